@@ -1,0 +1,101 @@
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <gradwire/error.hpp>
+#include <gradwire/version.hpp>
+
+#include "program/common/context.hpp"
+#include "program/common/interrupt.hpp"
+
+namespace gradwire::program {
+namespace {
+
+void print_error(std::string_view text) { fmt::print(stderr, "gradwire: {}\n", text); }
+
+// Failures of peers are an answer ("it ran, and a rank died"); everything else is to be mended before it can run.
+exit_code status_of(errc code) {
+  return code == errc::communicator || code == errc::timeout ? exit_code::no : exit_code::usage;
+}
+
+std::string subcommand_names(CLI::App const& app) {
+  std::string names;
+  for (CLI::App const* command : app.get_subcommands([](CLI::App const*) { return true; })) {
+    names += (names.empty() ? "" : ", ") + command->get_name();
+  }
+  return names;
+}
+
+exit_code explain(CLI::App& app, CLI::ParseError const& failure, int argc, char const* const* argv) {
+  if (failure.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {  // --help, --version
+    static_cast<void>(app.exit(failure));
+    return exit_code::done;
+  }
+  if (argc < 2) {
+    fmt::print(stderr, "{}", app.help());
+    return exit_code::usage;
+  }
+  auto const chosen = app.get_subcommands();
+  std::string const where = chosen.empty() ? "" : " " + chosen.front()->get_name();
+  if (chosen.empty() && argv[1][0] != '-') {
+    print_error(fmt::format("unknown subcommand '{}': use one of {}", argv[1], subcommand_names(app)));
+  } else {
+    std::string text = failure.what();
+    for (char& c : text) c = c == '\n' ? ' ' : c;
+    print_error(fmt::format("{} (gradwire{} --help lists the options)", text, where));
+  }
+  return exit_code::usage;
+}
+
+exit_code guarded(context& ctx) {
+  try {
+    return ctx.run();
+  } catch (program_error const& failure) {
+    if (failure.status() != exit_code::interrupted) print_error(failure.what());
+    return failure.status();
+  } catch (error const& failure) {
+    if (interrupted()) return exit_code::interrupted;  // its peers went first
+    print_error(failure.what());
+    if (ctx.verbose) {
+      fmt::print(stderr, "  {} thrown at {}:{} ({})\n", to_string(failure.code()), failure.where().file_name(),
+                 failure.where().line(), failure.where().function_name());
+    }
+    return status_of(failure.code());
+  } catch (std::bad_alloc const&) {
+    print_error("out of memory: use a smaller size or fewer ranks");
+    return exit_code::usage;
+  } catch (std::exception const& failure) {
+    print_error(failure.what());
+    return exit_code::usage;
+  }
+}
+
+}  // namespace
+
+int run_program(int argc, char const* const* argv) {
+  context ctx;
+  ctx.arguments.assign(argv, argv + argc);
+  CLI::App app{"gradwire averages gradients across data-parallel workers with far fewer bytes on the wire.",
+               "gradwire"};
+  app.set_version_flag("--version", "gradwire " + std::string{version()}, "print the version and exit");
+  app.add_flag("--verbose", ctx.verbose, "with errors, say where in the source they were found");
+  app.require_subcommand(1);
+  app.get_formatter()->column_width(34);
+  app.footer(
+      "Each subcommand explains itself:  gradwire train --help\n"
+      "Exit status: 0 done; 1 it ran and the answer is no; 2 usage or environment; 130 interrupted.");
+  add_commands(app, ctx);
+  try {
+    app.parse(argc, argv);
+  } catch (CLI::ParseError const& failure) {
+    return static_cast<int>(explain(app, failure, argc, argv));
+  }
+  return static_cast<int>(guarded(ctx));
+}
+
+}  // namespace gradwire::program
