@@ -1,0 +1,167 @@
+'use strict';
+// What every report can use, as `gw`. Charts take their colours from page.css and are made again when the reader's theme,
+// the width or the medium (paper) changes.
+const gw = (() => {
+  const data = JSON.parse(document.getElementById('gw-data').textContent);
+  const root = document.documentElement;
+  const colour = (name) => getComputedStyle(root).getPropertyValue('--' + name).trim();
+  const narrow = () => window.matchMedia('(max-width: 640px)').matches;
+
+  // ---- numbers ------------------------------------------------------------------------------------------------------
+  const scaled = (value, units, step) => {
+    let index = 0;
+    while (index + 1 < units.length && Math.abs(value) >= step * 0.9995) {
+      value /= step;
+      index += 1;
+    }
+    return number(value, 3) + ' ' + units[index];
+  };
+  // `digits` significant ones, never an exponent between 1e-6 and 1e9, no trailing zeros.
+  function number(value, digits = 3) {
+    if (value === null || value === undefined || !Number.isFinite(value)) return '–';
+    if (value === 0) return '0';
+    const size = Math.abs(value);
+    if (size < 1e-6 || size >= 1e9) return value.toExponential(digits - 1).replace('-', '−');
+    const places = Math.max(0, digits - 1 - Math.floor(Math.log10(size)));
+    const text = value.toFixed(Math.min(places, 12));
+    return (text.includes('.') ? text.replace(/\.?0+$/, '') : text).replace('-', '−');
+  }
+  const format = {
+    number,
+    signed: (value, digits = 3) => (value > 0 ? '+' : '') + number(value, digits),
+    bytes: (value) => (value === null || value === undefined ? '–' : scaled(value, ['B', 'kB', 'MB', 'GB', 'TB'], 1000)),
+    seconds: (value) => {
+      if (value === null || value === undefined) return '–';
+      if (value >= 120) return number(value / 60, 3) + ' min';
+      if (value >= 1 || value === 0) return number(value, 3) + ' s';
+      return value >= 1e-3 ? number(value * 1e3, 3) + ' ms' : number(value * 1e6, 3) + ' µs';
+    },
+  };
+
+  // ---- elements -----------------------------------------------------------------------------------------------------
+  const make = (namespace) => (tag, attributes = {}, ...children) => {
+    const node = namespace ? document.createElementNS(namespace, tag) : document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) {
+      if (name.startsWith('on')) node.addEventListener(name.slice(2), value);
+      else if (value !== null && value !== undefined) node.setAttribute(name, value);
+    }
+    node.append(...children);  // strings become text nodes: nothing is ever parsed as HTML
+    return node;
+  };
+  const html = make('');
+  const svg = make('http://www.w3.org/2000/svg');
+
+  // ---- series: one look per arm, everywhere -------------------------------------------------------------------------
+  const markers = ['circle', 'rect', 'triangle', 'rectRot', 'crossRot', 'star'];
+  const dashes = [[], [7, 4], [2, 3]];
+  // The baseline is drawn in the colour of the text, so that it never takes a place in the palette.
+  const series = (index, baseline = false) => ({
+    colour: colour(baseline ? 'ink' : 'c' + (index % 12)),
+    marker: markers[index % markers.length],
+    dash: baseline ? [] : dashes[Math.floor(index / 6) % dashes.length],
+    width: baseline ? 2.5 : 2,
+  });
+  // `#rrggbb` with an alpha of 0..1.
+  const faded = (hex, alpha) => hex + Math.round(alpha * 255).toString(16).padStart(2, '0');
+
+  function swatch(index, baseline) {
+    const look = series(index, baseline);
+    const shape = {
+      circle: svg('circle', {cx: 13, cy: 6, r: 4}),
+      rect: svg('rect', {x: 9.5, y: 2.5, width: 7, height: 7}),
+      triangle: svg('path', {d: 'M13 1.5 L17.5 9.5 L8.5 9.5 Z'}),
+      rectRot: svg('path', {d: 'M13 1 L18 6 L13 11 L8 6 Z'}),
+      crossRot: svg('path', {d: 'M9.5 2.5 L16.5 9.5 M16.5 2.5 L9.5 9.5', 'stroke-width': 2.2}),
+      star: svg('path', {d: 'M13 1 V11 M8.5 3.5 L17.5 8.5 M17.5 3.5 L8.5 8.5', 'stroke-width': 1.8}),
+    }[look.marker];
+    shape.setAttribute('fill', look.colour);
+    shape.setAttribute('stroke', look.colour);
+    const line = svg('line', {x1: 0, x2: 26, y1: 6, y2: 6, stroke: look.colour, 'stroke-width': look.width,
+                              'stroke-dasharray': look.dash.join(' ')});
+    return svg('svg', {class: 'swatch', viewBox: '0 0 26 12', 'aria-hidden': 'true'}, line, shape);
+  }
+
+  // ---- drawing, again when the look changes -------------------------------------------------------------------------
+  const drawings = [];
+  function redraw() {
+    for (const draw of drawings) draw();
+  }
+  // draw() runs now and whenever theme, width class or medium change.
+  function drawn(draw) {
+    drawings.push(draw);
+    draw();
+    return draw;
+  }
+  // make_config({narrow}) gives a Chart.js configuration; the returned function makes the chart again.
+  function chart(plot, make_config) {
+    let current = null;
+    return drawn(() => {
+      if (current) current.destroy();
+      plot.replaceChildren();
+      Chart.defaults.color = colour('soft');
+      Chart.defaults.borderColor = colour('line');
+      Chart.defaults.font.family = getComputedStyle(document.body).fontFamily;
+      Chart.defaults.font.size = 12;
+      const config = make_config({narrow: narrow()});
+      if (!config) {
+        plot.append(html('p', {class: 'empty'}, 'Nothing to draw: the runs wrote no records for this picture.'));
+        current = null;
+        return;
+      }
+      const canvas = html('canvas', {role: 'img', 'aria-label': plot.dataset.label || ''});
+      plot.append(canvas);
+      config.options = Object.assign({animation: false, responsive: true, maintainAspectRatio: false}, config.options);
+      current = new Chart(canvas, config);
+    });
+  }
+  const dark = window.matchMedia('(prefers-color-scheme: dark)');
+  dark.addEventListener('change', redraw);
+  window.matchMedia('(max-width: 640px)').addEventListener('change', redraw);
+  window.addEventListener('beforeprint', () => { root.classList.add('printing'); redraw(); });
+  window.addEventListener('afterprint', () => { root.classList.remove('printing'); redraw(); });
+  // SVG drawings depend on the width itself.
+  let width = window.innerWidth;
+  window.addEventListener('resize', () => {
+    if (window.innerWidth !== width) {
+      width = window.innerWidth;
+      requestAnimationFrame(redraw);
+    }
+  });
+
+  // ---- controls -----------------------------------------------------------------------------------------------------
+  // labels: [text, …]; chosen(index) runs on a click, not at the start. Arrow keys move.
+  function tabs(place, name, labels, chosen) {
+    const buttons = labels.map((label, index) => html('button', {
+      type: 'button', role: 'tab', 'aria-selected': index === 0, tabindex: index === 0 ? 0 : -1,
+      onclick: () => select(index),
+      onkeydown: (event) => {
+        const move = {ArrowRight: 1, ArrowLeft: -1}[event.key];
+        if (move) select((index + move + labels.length) % labels.length, true);
+      },
+    }, label));
+    function select(index, focus = false) {
+      buttons.forEach((button, i) => {
+        button.setAttribute('aria-selected', i === index);
+        button.tabIndex = i === index ? 0 : -1;
+      });
+      if (focus) buttons[index].focus();
+      chosen(index);
+    }
+    if (labels.length > 1) place.append(html('div', {class: 'tabs', role: 'tablist', 'aria-label': name}, ...buttons));
+  }
+  // One button per name that shows and hides it; returns the set of hidden indices. baseline: its index or -1.
+  function legend(place, names, baseline, changed) {
+    const hidden = new Set();
+    drawn(() => place.replaceChildren(...names.map((name, index) => html('button', {
+      type: 'button', 'aria-pressed': !hidden.has(index), title: 'show or hide',
+      onclick: (event) => {
+        if (!hidden.delete(index)) hidden.add(index);
+        event.currentTarget.setAttribute('aria-pressed', !hidden.has(index));
+        changed();
+      },
+    }, swatch(index, index === baseline), name))));
+    return hidden;
+  }
+
+  return {data, format, html, svg, colour, series, faded, swatch, narrow, drawn, chart, tabs, legend};
+})();
