@@ -1,0 +1,208 @@
+#include "program/common/ranks.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <gradwire/error.hpp>
+#include <gradwire/gloo.hpp>
+#include <gradwire/inproc.hpp>
+#include <gradwire/launch.hpp>
+
+#include "program/common/console.hpp"
+#include "program/common/interrupt.hpp"
+#include "program/common/json_lines.hpp"
+#include "program/common/process.hpp"
+
+namespace gradwire::program {
+namespace {
+
+constexpr std::chrono::seconds grace_after_failure{10};
+
+// A folder of its own for each launch: where its ranks meet, and where their error lines wait.
+class meeting_place {
+ public:
+  meeting_place() {
+    std::string name = (std::filesystem::temp_directory_path() / "gradwire-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) {
+      throw program_error{fmt::format("cannot make a temporary folder '{}': {}; set TMPDIR to a folder with room", name,
+                                      std::generic_category().message(errno))};
+    }
+    path_ = name;
+  }
+  ~meeting_place() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  meeting_place(meeting_place const&) = delete;
+  meeting_place& operator=(meeting_place const&) = delete;
+
+  [[nodiscard]] std::string rendezvous() const { return "file://" + (path_ / "meet").string(); }
+  [[nodiscard]] std::filesystem::path errors(std::size_t rank) const { return path_ / fmt::format("rank{}.err", rank); }
+  void prepare() const { std::filesystem::create_directory(path_ / "meet"); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// How much an end explains: a signal more than a refusal, a refusal more than "a peer went away".
+int weight(process_end const& end) { return end.signalled ? 3 : end.value == 2 ? 2 : end.value != 0 ? 1 : 0; }
+
+struct failure {
+  std::size_t rank = 0;
+  process_end end;
+};
+
+// Waits for all of them; nullopt when all ended well.
+std::optional<failure> supervise(std::vector<process>& running) {
+  std::optional<failure> worst;
+  std::size_t left = running.size();
+  auto deadline = std::chrono::steady_clock::time_point::max();
+  while (left > 0) {
+    auto const now = std::chrono::steady_clock::now();
+    auto const wait = deadline == std::chrono::steady_clock::time_point::max()
+                          ? std::chrono::milliseconds{60'000}
+                          : std::chrono::duration_cast<std::chrono::milliseconds>(deadline - now);
+    auto const ended = wait_any(running, wait);
+    if (interrupted() || (!ended && std::chrono::steady_clock::now() >= deadline)) {
+      stop_all(running);
+      throw_if_interrupted();
+      return worst;
+    }
+    if (!ended) continue;
+    --left;
+    auto const end = *running[*ended].end();
+    if (!end.good() && deadline == std::chrono::steady_clock::time_point::max()) {
+      deadline = std::chrono::steady_clock::now() + grace_after_failure;
+    }
+    if (!end.good() && (!worst || weight(end) > weight(worst->end))) worst = failure{*ended, end};
+  }
+  return worst;
+}
+
+exit_code explain(failure const& what, std::size_t ranks, meeting_place const& meet, pid_t id) {
+  // A rank that failed in an orderly way has said why; rank 0 said it on this process's own standard error.
+  if (!what.end.signalled && what.end.value != 127) {
+    if (what.rank != 0) {
+      std::string const lines = read_file(meet.errors(what.rank));
+      std::fwrite(lines.data(), 1, lines.size(), stderr);
+    }
+    fmt::print(stderr, "gradwire: rank {} of {} ended first, with {}; the others were stopped\n", what.rank, ranks,
+               what.end.text());
+    return what.end.value == static_cast<int>(exit_code::usage) ? exit_code::usage : exit_code::no;
+  }
+  throw program_error{fmt::format("rank {} of {} (process {}) died by {}; the others were stopped", what.rank, ranks,
+                                  id, what.end.text()),
+                      exit_code::no};
+}
+
+}  // namespace
+
+void add_world_options(CLI::App& command, world_options& options) {
+  command
+      .add_option_function<std::size_t>(
+          "--ranks",
+          [&options](std::size_t ranks) {
+            options.ranks = ranks;
+            options.ranks_given = true;
+          },
+          "number of workers")
+      ->type_name("N")
+      ->default_str("4; under a launcher: its world")
+      ->check(CLI::Range(1, 4096));
+  command.add_option("--transport", options.transport, "gloo: processes; inproc: threads of this process")
+      ->type_name("NAME")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"gloo", "inproc", "mpi", "nccl"}));
+  add_timeout_option(command, options.timeout_ms);
+}
+
+bool is_launched_rank() { return detect_launch().has_value(); }
+
+bool is_first_rank() {
+  auto const launch = detect_launch();
+  return !launch || launch->rank == 0;
+}
+
+exit_code launch_ranks(std::vector<std::string> const& arguments, std::size_t ranks) {
+  signal_guard const guard;
+  meeting_place const meet;
+  meet.prepare();
+  std::vector<process> running;
+  running.reserve(ranks);
+  std::vector<std::string> command{self_executable()};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    throw_if_interrupted();
+    process_options options{.arguments = command};
+    options.environment = {{"RANK", std::to_string(rank)},
+                           {"LOCAL_RANK", std::to_string(rank)},
+                           {"WORLD_SIZE", std::to_string(ranks)},
+                           {"GRADWIRE_RENDEZVOUS", meet.rendezvous()}};
+    if (rank != 0) options.errors = meet.errors(rank);
+    running.emplace_back(options);
+  }
+  auto const worst = supervise(running);
+  return worst ? explain(*worst, ranks, meet, running[worst->rank].id()) : exit_code::done;
+}
+
+std::unique_ptr<communicator> join_world(world_options const& options) {
+  auto const launch = detect_launch();
+  expects(launch.has_value(), "join_world: this process is not a launched rank");
+  if (options.transport != "gloo") {
+    throw error{errc::unsupported, fmt::format("--transport {} under {}: this build joins worlds over gloo only",
+                                               options.transport, launch->launcher)};
+  }
+  if (options.ranks_given && options.ranks != launch->world) {
+    throw error{errc::invalid_argument, fmt::format("--ranks {} under {}, which started {} ranks: leave --ranks out",
+                                                    options.ranks, launch->launcher, launch->world)};
+  }
+  return make_gloo({.rank = launch->rank,
+                    .size = launch->world,
+                    .rendezvous = launch->rendezvous,
+                    .interface = env::get().interface.value_or(""),
+                    .timeout = options.timeout()});
+}
+
+exit_code run_world(world_options const& options, context const& ctx,
+                    std::function<exit_code(communicator&)> const& body) {
+  signal_guard const guard;
+  if (is_launched_rank()) {
+    auto const comm = join_world(options);
+    return body(*comm);
+  }
+  if (options.transport == "inproc") {
+    std::atomic<int> worst{0};
+    run_ranks(
+        options.ranks,
+        [&](communicator& comm) {
+          int const status = static_cast<int>(body(comm));
+          for (int seen = worst; status > seen && !worst.compare_exchange_weak(seen, status);) {
+          }
+        },
+        options.timeout());
+    return static_cast<exit_code>(worst.load());
+  }
+  if (options.transport != "gloo") {
+    throw error{errc::unsupported,
+                fmt::format("--transport {} is not in this build: use gloo (processes) or inproc (threads)",
+                            options.transport)};
+  }
+  if (!has_gloo()) {
+    throw error{errc::unsupported,
+                "this build has no Gloo: install libgloo-dev and build again, or use "
+                "--transport inproc"};
+  }
+  return launch_ranks({ctx.arguments.begin() + 1, ctx.arguments.end()}, options.ranks);
+}
+
+}  // namespace gradwire::program

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gradwire/communicator.hpp>
+
+#include "program/common/context.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace gradwire::program {
+
+//! `--ranks`, `--transport` and `--timeout`.
+struct world_options {
+  std::size_t ranks = 4;
+  bool ranks_given = false;
+  std::string transport = "gloo";  //!< "gloo" or "inproc"; others are refused by name
+  std::size_t timeout_ms = static_cast<std::size_t>(default_timeout.count());
+  [[nodiscard]] std::chrono::milliseconds timeout() const { return std::chrono::milliseconds{timeout_ms}; }
+};
+void add_world_options(CLI::App& command, world_options& options);
+
+//! True in a process that is one rank of a world that somebody else started: torchrun, mpirun, srun, or launch_ranks.
+[[nodiscard]] bool is_launched_rank();
+//! True where tables, progress and files are this process's to write: rank 0, or not a launched rank.
+[[nodiscard]] bool is_first_rank();
+
+//! Starts `ranks` processes of this program on this machine with `arguments` (argv without the program's name), each a
+//! launched rank (RANK, WORLD_SIZE, LOCAL_RANK, GRADWIRE_RENDEZVOUS), and supervises them: when one dies, the others
+//! get a few seconds to end by themselves. Rank 0 keeps this process's output; the error lines of the others are
+//! printed only when they say what went wrong first. Returns their common status; throws program_error that names the
+//! rank that failed and how it ended, interrupted_error after Ctrl-C. No process outlives the call. Main thread only.
+exit_code launch_ranks(std::vector<std::string> const& arguments, std::size_t ranks);
+
+//! This launched rank's end of the world. Throws errc::invalid_argument when `options.ranks` was given and differs.
+[[nodiscard]] std::unique_ptr<communicator> join_world(world_options const& options);
+
+//! Runs `body` on every rank: here, when this is a launched rank; on threads of this process (inproc); or in processes
+//! of this program started with the same command line (gloo; this process then only supervises). Returns the highest
+//! status of the ranks in this process. Holds a signal_guard: `body` polls throw_if_interrupted().
+exit_code run_world(world_options const& options, context const& ctx,
+                    std::function<exit_code(communicator&)> const& body);
+
+}  // namespace gradwire::program
