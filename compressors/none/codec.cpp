@@ -1,0 +1,42 @@
+#include <gradwire/codec.hpp>
+
+#include "compressors/cast/reference.hpp"
+
+namespace gradwire {
+namespace {
+
+codec_traits traits(param_values const&) {
+  codec_traits traits;
+  traits.unbiased = true;
+  traits.contractive = true;
+  traits.elementwise = true;
+  traits.sums_on_wire = dtype::f32;
+  return traits;
+}
+
+double error_bound(param_values const&, std::span<float const>) { return 0; }
+
+codec_entry make() {
+  codec_entry entry;
+  entry.name = "none";
+  entry.wire_id = 1;
+  entry.summary = "every element as f32";
+  entry.traits = traits;
+  entry.granule = [](param_values const&) { return cast::granule<float>; };
+  entry.encoded_bytes = [](param_values const&, std::size_t count) { return cast::encoded_bytes<float>(count); };
+  entry.error_bound = error_bound;
+  entry.reference = cast::reference<float>::functions;
+  return entry;
+}
+
+}  // namespace
+
+namespace registry {
+
+codec_entry const& none() {
+  static codec_entry const entry = make();
+  return entry;
+}
+
+}  // namespace registry
+}  // namespace gradwire
