@@ -1,6 +1,4 @@
-#include <gradwire/codec.hpp>
-
-#include "compressors/cast/reference.hpp"
+#include "compressors/cast/entry.hpp"
 
 namespace gradwire {
 namespace {
@@ -17,15 +15,10 @@ codec_traits traits(param_values const&) {
 double error_bound(param_values const&, std::span<float const>) { return 0; }
 
 codec_entry make() {
-  codec_entry entry;
+  codec_entry entry = cast::entry<float>(dtype::f32, traits, error_bound);
   entry.name = "none";
   entry.wire_id = 1;
-  entry.summary = "every element as f32";
-  entry.traits = traits;
-  entry.granule = [](param_values const&) { return cast::granule<float>; };
-  entry.encoded_bytes = [](param_values const&, std::size_t count) { return cast::encoded_bytes<float>(count); };
-  entry.error_bound = error_bound;
-  entry.reference = cast::reference<float>::functions;
+  entry.summary = "every element as f32, exactly";
   return entry;
 }
 

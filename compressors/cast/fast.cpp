@@ -1,0 +1,238 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "compressors/cast/fast.cpp"
+#include <hwy/foreach_target.h>
+// Highway wants foreach_target.h first.
+#include <hwy/highway.h>
+
+#include <span>
+#include <type_traits>
+
+#include "compressors/cast/fast.hpp"
+#include "compressors/cast/reference.hpp"
+#include "compressors/simd_load-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace gradwire::cast {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using namespace gradwire::HWY_NAMESPACE;  // NOLINT(google-build-using-namespace): one name for each target
+
+using lanes = hn::ScalableTag<float>;
+using vector = hn::Vec<lanes>;
+
+// pack() and back: writes the wire elements and returns what a receiver will read.
+template <class Wire>
+HWY_INLINE vector put(lanes d, vector corrected, std::byte* to) {
+  auto const nan = hn::BitCast(d, hn::Set(hn::RebindToUnsigned<lanes>{}, 0x7fc00000u));
+  auto const values = hn::IfThenElse(hn::IsNaN(corrected), nan, corrected);
+  if constexpr (std::is_same_v<Wire, float>) {
+    store_as<float>(d, values, to);
+    return values;
+  } else {
+    auto const words = narrow<Wire>(d, values);
+    store_words(d, words, to);
+    return widen<Wire>(d, words);
+  }
+}
+
+HWY_INLINE vector keep(vector corrected, vector decoded, vector old) {
+  return hn::IfThenElse(hn::IsFinite(decoded), hn::Sub(corrected, decoded), old);
+}
+
+// The runs take `count` elements, a multiple of the lanes.
+
+template <class Wire, class T>
+void encode_run(T const* in, std::size_t count, std::byte* payload) {
+  lanes const d;
+  for (std::size_t i = 0; i < count; i += hn::Lanes(d)) put<Wire>(d, load(d, in + i), payload + i * sizeof(Wire));
+}
+
+template <class Wire, class T>
+void feedback_run(T const* grad, float* residual, std::size_t count, std::byte* payload) {
+  lanes const d;
+  for (std::size_t i = 0; i < count; i += hn::Lanes(d)) {
+    vector const old = load(d, residual + i);
+    vector const corrected = hn::Add(load(d, grad + i), old);
+    vector const decoded = put<Wire>(d, corrected, payload + i * sizeof(Wire));
+    store(d, keep(corrected, decoded, old), residual + i);
+  }
+}
+
+template <class Wire, class T>
+void decode_run(std::byte const* payload, std::size_t count, T* out, float scale) {
+  lanes const d;
+  vector const factor = hn::Set(d, scale);
+  for (std::size_t i = 0; i < count; i += hn::Lanes(d)) {
+    store(d, hn::Mul(factor, load_as<Wire>(d, payload + i * sizeof(Wire))), out + i);
+  }
+}
+
+template <class Wire, class T>
+void decode_add_run(std::byte const* payload, std::size_t count, T* out, float scale) {
+  lanes const d;
+  vector const factor = hn::Set(d, scale);
+  for (std::size_t i = 0; i < count; i += hn::Lanes(d)) {
+    vector const product = hn::Mul(factor, load_as<Wire>(d, payload + i * sizeof(Wire)));
+    store(d, hn::Add(load(d, out + i), product), out + i);
+  }
+}
+
+// The payloads begin `at` bytes behind their pointers; `residual` may be null.
+template <class Wire>
+void reduce_run(std::span<std::byte const* const> payloads, std::size_t at, float scale, float* residual,
+                std::size_t count, std::byte* payload) {
+  lanes const d;
+  vector const factor = hn::Set(d, scale);
+  for (std::size_t i = 0; i < count; i += hn::Lanes(d)) {
+    std::size_t const byte = i * sizeof(Wire);
+    vector sum = load_as<Wire>(d, payloads[0] + at + byte);
+    for (std::size_t p = 1; p < payloads.size(); ++p) sum = hn::Add(sum, load_as<Wire>(d, payloads[p] + at + byte));
+    sum = hn::Mul(factor, sum);
+    if (residual == nullptr) {
+      put<Wire>(d, sum, payload + byte);
+      continue;
+    }
+    vector const old = load(d, residual + i);
+    vector const corrected = hn::Add(old, sum);
+    vector const decoded = put<Wire>(d, corrected, payload + byte);
+    store(d, keep(corrected, decoded, old), residual + i);
+  }
+}
+
+// A segment, how many of its elements whole vectors take, what is left for the reference loop, and where both payloads
+// begin.
+struct share {
+  segment of;
+  std::size_t whole;
+  segment rest;
+  std::size_t at;
+  std::size_t rest_at;
+};
+
+template <class Wire, class F>
+void for_each_share(std::span<segment const> segments, F&& work) {
+  // A multiple of the granule, so that the reference loop sees every odd end and sets the padding.
+  std::size_t const step = hn::Lanes(lanes{}) * granule<Wire>;
+  std::size_t at = 0;
+  for (segment const& one : segments) {
+    std::size_t const whole = one.count - one.count % step;
+    segment const rest{one.offset + whole, one.residual_offset + whole, one.count - whole, one.first + whole,
+                       one.tensor_id};
+    work(share{one, whole, rest, at, at + whole * sizeof(Wire)});
+    at += encoded_bytes<Wire>(one.count);
+  }
+}
+
+template <class Wire>
+struct fast_loops {
+  using slow = reference<Wire>;
+
+  static void encode(exec const& on, param_values const& params, const_elements in, std::span<segment const> segments,
+                     random_key key, std::byte* payload) {
+    for_each_share<Wire>(segments, [&](share const& s) {
+      with_type(in, [&](auto const* x) { encode_run<Wire>(x + s.of.offset, s.whole, payload + s.at); });
+      slow::encode(on, params, in, {&s.rest, 1}, key, payload + s.rest_at);
+    });
+  }
+
+  static void encode_with_feedback(exec const& on, param_values const& params, const_elements grad, float* residual,
+                                   std::span<segment const> segments, random_key key, std::byte* payload) {
+    for_each_share<Wire>(segments, [&](share const& s) {
+      with_type(grad, [&](auto const* x) {
+        feedback_run<Wire>(x + s.of.offset, residual + s.of.residual_offset, s.whole, payload + s.at);
+      });
+      slow::encode_with_feedback(on, params, grad, residual, {&s.rest, 1}, key, payload + s.rest_at);
+    });
+  }
+
+  static void decode(exec const& on, param_values const& params, std::byte const* payload,
+                     std::span<segment const> segments, elements out, float scale) {
+    for_each_share<Wire>(segments, [&](share const& s) {
+      with_type(out, [&](auto* x) { decode_run<Wire>(payload + s.at, s.whole, x + s.of.offset, scale); });
+      slow::decode(on, params, payload + s.rest_at, {&s.rest, 1}, out, scale);
+    });
+  }
+
+  static void decode_add(exec const& on, param_values const& params, std::byte const* payload,
+                         std::span<segment const> segments, elements out, float scale) {
+    for_each_share<Wire>(segments, [&](share const& s) {
+      with_type(out, [&](auto* x) { decode_add_run<Wire>(payload + s.at, s.whole, x + s.of.offset, scale); });
+      slow::decode_add(on, params, payload + s.rest_at, {&s.rest, 1}, out, scale);
+    });
+  }
+
+  static void reduce_encode(exec const&, param_values const&, std::span<std::byte const* const> payloads, float scale,
+                            float* residual, std::span<segment const> segments, random_key, std::byte* payload) {
+    for_each_share<Wire>(segments, [&](share const& s) {
+      float* const kept = residual == nullptr ? nullptr : residual + s.of.residual_offset;
+      reduce_run<Wire>(payloads, s.at, scale, kept, s.whole, payload + s.at);
+      slow::reduce(payloads, s.rest_at, scale, kept == nullptr ? nullptr : kept + s.whole, s.rest.count,
+                   payload + s.rest_at);
+    });
+  }
+
+  static constexpr codec_functions functions{encode, encode_with_feedback, decode, decode_add, reduce_encode};
+};
+
+codec_functions const* functions(dtype wire) {
+  switch (wire) {
+    case dtype::f32: return &fast_loops<float>::functions;
+    case dtype::f16: return &fast_loops<f16>::functions;
+    case dtype::bf16: return &fast_loops<bf16>::functions;
+  }
+  return nullptr;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace gradwire::cast
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace gradwire::cast {
+namespace {
+
+HWY_EXPORT(functions);
+
+codec_functions const& chosen(dtype wire) { return *HWY_DYNAMIC_DISPATCH(functions)(wire); }
+
+// The entry's pointers are the same on every machine; the choice is made when they are called.
+template <dtype Wire>
+struct dispatched {
+  static void encode(exec const& on, param_values const& params, const_elements in, std::span<segment const> segments,
+                     random_key key, std::byte* payload) {
+    chosen(Wire).encode(on, params, in, segments, key, payload);
+  }
+  static void encode_with_feedback(exec const& on, param_values const& params, const_elements grad, float* residual,
+                                   std::span<segment const> segments, random_key key, std::byte* payload) {
+    chosen(Wire).encode_with_feedback(on, params, grad, residual, segments, key, payload);
+  }
+  static void decode(exec const& on, param_values const& params, std::byte const* payload,
+                     std::span<segment const> segments, elements out, float scale) {
+    chosen(Wire).decode(on, params, payload, segments, out, scale);
+  }
+  static void decode_add(exec const& on, param_values const& params, std::byte const* payload,
+                         std::span<segment const> segments, elements out, float scale) {
+    chosen(Wire).decode_add(on, params, payload, segments, out, scale);
+  }
+  static void reduce_encode(exec const& on, param_values const& params, std::span<std::byte const* const> payloads,
+                            float scale, float* residual, std::span<segment const> segments, random_key key,
+                            std::byte* payload) {
+    chosen(Wire).reduce_encode(on, params, payloads, scale, residual, segments, key, payload);
+  }
+  static constexpr codec_functions functions{encode, encode_with_feedback, decode, decode_add, reduce_encode};
+};
+
+}  // namespace
+
+codec_functions fast(dtype wire) {
+  switch (wire) {
+    case dtype::f32: return dispatched<dtype::f32>::functions;
+    case dtype::f16: return dispatched<dtype::f16>::functions;
+    case dtype::bf16: return dispatched<dtype::bf16>::functions;
+  }
+  return {};
+}
+
+}  // namespace gradwire::cast
+#endif
