@@ -1,12 +1,9 @@
 #pragma once
 
 #include <cstddef>
-#include <regex>
 #include <span>
 #include <string>
 #include <string_view>
-#include <variant>
-#include <vector>
 
 #include <gradwire/codec.hpp>
 
