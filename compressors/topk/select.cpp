@@ -1,6 +1,7 @@
 #include "compressors/topk/select.hpp"
 
 #include <algorithm>
+#include <array>
 
 namespace gradwire::topk {
 namespace {
@@ -46,23 +47,6 @@ void selector::start(std::size_t wanted, std::uint32_t least) noexcept {
   size_ = 0;
   wanted_ = wanted;
   least_ = least;
-}
-
-bool selector::take(std::size_t base, float const* x, std::span<std::uint64_t const> masks) noexcept {
-  if (capacity_ - size_ < run_elements) prune();
-  std::size_t size = size_;
-  std::uint32_t largest = 0;
-  for (std::size_t w = 0; w < masks.size(); ++w) {
-    for (std::uint64_t mask = masks[w]; mask != 0; mask &= mask - 1) {
-      std::size_t const at = 64 * w + static_cast<std::size_t>(std::countr_zero(mask));
-      indices_[size] = base + at;
-      values_[size] = x[at];
-      largest = std::max(largest, magnitude(x[at]));
-      ++size;
-    }
-  }
-  size_ = size;
-  return largest < infinity_bits;
 }
 
 bool selector::finish() noexcept {

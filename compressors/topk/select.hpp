@@ -1,6 +1,7 @@
 #pragma once
 
-#include <array>
+#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -39,9 +40,27 @@ class selector {
   //! Only elements whose magnitude, as a signed integer, is above this need be offered.
   [[nodiscard]] std::int32_t above() const noexcept { return static_cast<std::int32_t>(least_) - 1; }
 
-  //! Takes elements base + 64·w + b of a run for all bits b of masks[w]; `x` is the run. Returns whether all of them
-  //! were finite; nothing may be expected of the list afterwards if not.
-  [[nodiscard]] bool take(std::size_t base, float const* x, std::span<std::uint64_t const> masks) noexcept;
+  //! Takes elements base + 64·w + b of a run for all bits b of masks[w]; at(i) is element i. Returns whether all of
+  //! them were finite; nothing may be expected of the list afterwards if not.
+  template <class At>
+  [[nodiscard]] bool take(std::size_t base, std::span<std::uint64_t const> masks, At const& at) noexcept {
+    if (capacity_ - size_ < run_elements) prune();
+    std::size_t size = size_;
+    std::uint32_t largest = 0;
+    for (std::uint64_t mask : masks) {
+      for (; mask != 0; mask &= mask - 1) {
+        std::size_t const index = base + static_cast<std::size_t>(std::countr_zero(mask));
+        float const x = at(index);
+        indices_[size] = index;
+        values_[size] = x;
+        largest = std::max(largest, magnitude(x));
+        ++size;
+      }
+      base += 64;
+    }
+    size_ = size;
+    return largest < infinity_bits;
+  }
 
   //! Cuts the list to the best. False: fewer than `wanted` elements reached the start threshold.
   [[nodiscard]] bool finish() noexcept;
