@@ -26,7 +26,7 @@ struct parameter {
 
 struct reducer_options {
   spec method = spec::parse("none");
-  std::vector<rule> rules;
+  std::vector<rule> rules{};
   std::size_t min_numel = 1024;              //!< smaller parameters go dense unless a rule says otherwise
   std::size_t first_bucket_bytes = 1 << 20;  //!< the bucket that is ready first is small, so that the wire starts early
   std::size_t bucket_bytes = std::size_t{25} << 20;
@@ -36,10 +36,10 @@ struct reducer_options {
   exec on{};                                       //!< device and memory; on.stream is not used
 };
 
-//! Bytes are what this rank sent.
+//! Bytes are what this rank sent for gradients.
 struct reducer_stats {
-  std::size_t steps = 0;
-  double raw_bytes = 0;  //!< had every gradient gone in f32 by the dense algorithm
+  std::size_t steps = 0;  //!< with those of the run that load_state() restored
+  double raw_bytes = 0;   //!< had every gradient gone in f32 by the dense algorithm
   std::size_t wire_bytes = 0;
   std::size_t collectives = 0;
   double exposed_seconds = 0;  //!< time that synchronize() waited, measured
@@ -54,12 +54,16 @@ struct reducer_stats {
 //!
 //! Buckets follow the order of the first backward (before it: the reverse of `parameters`), are launched strictly in
 //! that order so that ranks agree, and never mix methods or dtypes. Residuals belong to parameters: they keep their
-//! place when buckets are rebuilt. The constructor compares the configuration over all ranks (errc::mismatch). After an
+//! place when buckets are rebuilt: once, behind the first step, in the order that rank 0's backward had.
+//!
+//! When a mean is not finite, on every rank then, the step has to be skipped, as loss scalers do: all residuals are as
+//! before it, on every rank. The constructor compares the configuration over all ranks (errc::mismatch). After an
 //! exception from synchronize() the reducer and its communicator are unusable.
 class reducer {
  public:
   reducer(communicator& comm, std::vector<parameter> parameters, reducer_options options);
-  //! Waits for what was launched. Never throws.
+  //! Waits for what was launched; when a step failed, or an exception is on its way in the middle of one, aborts the
+  //! communicator first, so that no rank waits. Never throws.
   ~reducer();
   reducer(reducer const&) = delete;
   reducer& operator=(reducer const&) = delete;
@@ -74,7 +78,8 @@ class reducer {
   //! errc::invalid_argument for a second call in one step.
   void mark_ready(std::size_t index, stream_ref stream = {});
   //! Launches what was not marked (parameters without use in this step: their accumulated gradient counts), then makes
-  //! `stream` wait for all means (the null stream: the caller). Ends the step. Rethrows the first failure.
+  //! `stream` wait for all means (the null stream: the caller). Ends the step. Rethrows the first failure and aborts
+  //! the communicator, so that the other ranks end too. The first call blocks: the ranks agree on the order of buckets.
   void synchronize(stream_ref stream = {});
 
   //! While the guard lives, mark_ready does nothing: gradients add up locally. Error feedback happens once per

@@ -1,0 +1,87 @@
+#include "overlap/buckets.hpp"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "comm/reductions/plan.hpp"
+
+namespace gradwire::overlap {
+
+std::vector<std::vector<std::size_t>> plan_buckets(std::span<placed_parameter const> parameters,
+                                                   std::span<std::size_t const> order, std::size_t first_bytes,
+                                                   std::size_t bytes) {
+  struct open_bucket {
+    std::vector<std::size_t> members;
+    std::size_t filled = 0;
+    std::size_t limit = 0;
+  };
+  struct closed_bucket {
+    std::size_t last = 0;  // position in `order` of the last member
+    std::vector<std::size_t> members;
+  };
+  std::map<std::size_t, open_bucket> open;  // by group
+  std::vector<closed_bucket> closed;
+  for (std::size_t position = 0; position < order.size(); ++position) {
+    placed_parameter const& each = parameters[order[position]];
+    open_bucket& into = open.try_emplace(each.group, open_bucket{{}, 0, first_bytes}).first->second;
+    into.members.push_back(order[position]);
+    into.filled += each.bytes();
+    if (into.filled >= into.limit) {
+      closed.push_back({position, std::move(into.members)});
+      into = {{}, 0, bytes};
+    }
+  }
+  std::vector<std::size_t> position_of(parameters.size());
+  for (std::size_t position = 0; position < order.size(); ++position) position_of[order[position]] = position;
+  for (auto& [group, rest] : open) {
+    if (!rest.members.empty()) closed.push_back({position_of[rest.members.back()], std::move(rest.members)});
+  }
+  std::sort(closed.begin(), closed.end(), [](auto const& a, auto const& b) { return a.last < b.last; });
+
+  std::vector<std::vector<std::size_t>> result;
+  for (closed_bucket& each : closed) result.push_back(std::move(each.members));
+  return result;
+}
+
+std::vector<bucket> make_buckets(communicator& comm, model const& of, std::span<std::size_t const> order,
+                                 reducer_options const& options) {
+  std::vector<bucket> result;
+  for (auto& members : plan_buckets(of.parameters(), order, options.first_bucket_bytes, options.bucket_bytes)) {
+    // In the order of memory: what lies side by side stays so, whatever order backward has.
+    std::sort(members.begin(), members.end(), [&](std::size_t a, std::size_t b) {
+      return std::pair{of.parameters()[a].offset, a} < std::pair{of.parameters()[b].offset, b};
+    });
+    placed_parameter const& first = of.parameters()[members.front()];
+    spec const& method = first.method;
+    bucket made{.parameters = members,
+                .type = first.given.type,
+                .feedback = method.error_feedback,
+                .warmup_steps = method.warmup_steps,
+                .chunks = {},
+                .pending = members.size()};
+    std::size_t bytes = 0;
+    std::vector<segment> segments;
+    for (std::size_t const index : members) {
+      segments.push_back(of.whole(index));
+      bytes += of.parameters()[index].bytes();
+    }
+    std::size_t const parts = std::max<std::size_t>(1, (bytes + options.chunk_bytes - 1) / options.chunk_bytes);
+    for (auto const& part : reductions::cut_evenly(method.codec, segments, parts)) {
+      if (part.empty()) continue;
+      chunk cut;
+      cut.method = make_reduction(comm, method, part, made.type, options.on.memory);
+      if (made.warmup_steps != 0) {
+        cut.warmup = make_reduction(comm, spec::parse("none"), part, made.type, options.on.memory);
+      }
+      cut.copied = std::any_of(part.begin(), part.end(), [&](segment const& each) {
+        return of.parameters()[each.tensor_id].given.gradient != nullptr;
+      });
+      made.chunks.push_back(std::move(cut));
+    }
+    result.push_back(std::move(made));
+  }
+  return result;
+}
+
+}  // namespace gradwire::overlap
