@@ -23,6 +23,7 @@ env env::read() {
   result.ompi_rank = variable("OMPI_COMM_WORLD_RANK");
   result.ompi_size = variable("OMPI_COMM_WORLD_SIZE");
   result.ompi_local_rank = variable("OMPI_COMM_WORLD_LOCAL_RANK");
+  result.ompi_local_size = variable("OMPI_COMM_WORLD_LOCAL_SIZE");
   result.ompi_job = variable("PMIX_NAMESPACE");
   result.slurm_rank = variable("SLURM_PROCID");
   result.slurm_size = variable("SLURM_NTASKS");

@@ -17,6 +17,7 @@ struct env {
   std::optional<std::string> ompi_rank;             //!< OMPI_COMM_WORLD_RANK (mpirun)
   std::optional<std::string> ompi_size;             //!< OMPI_COMM_WORLD_SIZE
   std::optional<std::string> ompi_local_rank;       //!< OMPI_COMM_WORLD_LOCAL_RANK
+  std::optional<std::string> ompi_local_size;       //!< OMPI_COMM_WORLD_LOCAL_SIZE: ranks on this machine
   std::optional<std::string> ompi_job;              //!< PMIX_NAMESPACE: names the mpirun job
   std::optional<std::string> slurm_rank;            //!< SLURM_PROCID (srun)
   std::optional<std::string> slurm_size;            //!< SLURM_NTASKS

@@ -1,0 +1,55 @@
+#include "tests/comm/worlds.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+
+#include "comm/rendezvous/socket.hpp"
+
+namespace gradwire::test {
+
+outcomes run_each(transport_case const& transport, std::size_t size, std::function<void(communicator&)> const& body,
+                  std::chrono::milliseconds timeout) {
+  auto const group = transport.make(size, timeout);
+  outcomes results(size);
+  auto const run = [&](std::size_t rank) {
+    std::unique_ptr<communicator> comm;
+    try {
+      comm = group->join(rank);
+      body(*comm);
+    } catch (error const& why) {
+      results[rank] = why;
+    } catch (std::exception const& why) {
+      results[rank] = error{errc::invalid_argument, why.what()};
+    }
+    if (results[rank] && comm) comm->abort();
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t r = 0; r < size; ++r) threads.emplace_back(run, r);
+  }
+  return results;
+}
+
+void run_all(transport_case const& transport, std::size_t size, std::function<void(communicator&)> const& body) {
+  auto const results = run_each(transport, size, body);
+  for (std::size_t r = 0; r < size; ++r) {
+    if (results[r]) ADD_FAILURE() << "rank " << r << ": " << results[r]->what();
+  }
+}
+
+temporary_folder::temporary_folder()
+    : path_{(std::filesystem::temp_directory_path() / "gradwire-test-XXXXXX").string()} {
+  if (mkdtemp(path_.data()) == nullptr) throw std::runtime_error{"mkdtemp failed for " + path_};
+}
+
+temporary_folder::~temporary_folder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+std::uint16_t free_port() { return port_of(listen_on({"127.0.0.1", 0})); }
+
+}  // namespace gradwire::test
