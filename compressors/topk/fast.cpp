@@ -42,7 +42,7 @@ struct plain_source {
   T const* grad;
 
   void rewind() {}
-  void prepare(std::size_t, std::size_t) {}
+  void prepare(std::size_t) {}
   void prefetch(std::size_t i) const { hwy::Prefetch(grad + i); }
   HWY_INLINE auto load(lanes_tag d, std::size_t i) const { return simd::load(d, grad + i); }
   HWY_INLINE auto load_some(lanes_tag d, std::size_t i, std::size_t n) const { return simd::load_some(d, grad + i, n); }
@@ -56,7 +56,7 @@ struct corrected_source {
   float const* residual;
 
   void rewind() {}
-  void prepare(std::size_t, std::size_t) {}
+  void prepare(std::size_t) {}
   void prefetch(std::size_t i) const {
     hwy::Prefetch(grad + i);
     hwy::Prefetch(residual + i);
@@ -88,12 +88,15 @@ class sum_source {
     readers_.clear();
     for (std::byte const* const payload : payloads_) readers_.emplace_back(shape_, payload + payload_at_);
   }
-  void prepare(std::size_t base, std::size_t count) {
+  void prepare(std::size_t base) {
+    if (base != 0 && base < base_ + block_elements) return;
     base_ = base;
     std::memset(sum_, 0, sizeof(sum_));
     // In the order of the payloads. Nothing decodes to -0, so the zeros in between change no bit of the sum.
-    for (reader& one : readers_) {
-      for (; one.index() < base + count; one.next()) sum_[one.index() - base] += one.value();
+    for (reader& kept : readers_) {
+      reader one = kept;  // a copy, so that it lives in registers
+      for (; one.index() < base + block_elements; one.next()) sum_[one.index() - base] += one.value();
+      kept = one;
     }
   }
   void prefetch(std::size_t i) const {
@@ -122,6 +125,10 @@ class sum_source {
   float about(std::size_t i) const { return Residual ? residual_[i] : 0.0f; }
 
  private:
+  // Many runs at once: each reader goes on for longer, so that the processor finds its streams. In the second-level
+  // cache.
+  static constexpr std::size_t block_elements = 8 * run_elements;
+
   layout shape_;
   std::span<std::byte const* const> payloads_;
   std::size_t payload_at_;
@@ -129,7 +136,7 @@ class sum_source {
   float const* residual_;
   std::vector<reader> readers_{};
   std::size_t base_ = 0;
-  alignas(64) float sum_[run_elements] = {};
+  alignas(64) float sum_[block_elements];
 };
 
 // ---- Selection
@@ -139,10 +146,10 @@ class sum_source {
 template <class Source>
 std::uint32_t guess_threshold(Source const& source, std::size_t count, std::size_t wanted) {
   constexpr std::size_t group = 4;
-  constexpr std::size_t most_groups = 16384;
+  constexpr std::size_t most_groups = 8192;
   constexpr std::size_t part_at_least = 64;
   std::size_t const groups = std::min(most_groups, count / part_at_least);
-  if (groups < most_groups / 16) return 0;
+  if (groups < 1024) return 0;
   std::vector<float> sample(groups * group);
   std::size_t const part = count / groups;
   for (std::size_t g = 0; g < groups; ++g) {
@@ -199,7 +206,7 @@ outcome pass(Source& source, layout const& shape, std::uint32_t least, selector&
   source.rewind();
   for (std::size_t base = 0; base < shape.count; base += run_elements) {
     std::size_t const count = std::min(run_elements, shape.count - base);
-    source.prepare(base, count);
+    source.prepare(base);
     mark(source, base, count, shape.count - 1, best.above(), masks);
     auto const at = [&](std::size_t i) { return source.at(i); };
     if (!best.take(base, std::span{masks}.first((count + 63) / 64), at)) return outcome::spoiled;
@@ -306,12 +313,16 @@ void reduce_encode(exec const& on, param_values const& params, std::span<std::by
     if (source.spoiled() || !select(source, shape, guess, best)) return write_spoiled(shape, payload + at);
     write_payload(shape, payload + at, best.indices(), best.values());
     source.rewind();
+    auto indices = best.indices();
     for (std::size_t base = 0; base < shape.count; base += run_elements) {
       std::size_t const count = std::min(run_elements, shape.count - base);
-      source.prepare(base, count);
+      source.prepare(base);
       store_run(source, base, count, kept);
+      std::size_t here = 0;
+      while (here < indices.size() && indices[here] < base + count) ++here;
+      clear_kept(indices.first(here), kept);
+      indices = indices.subspan(here);
     }
-    clear_kept(best.indices(), kept);
   });
 }
 

@@ -37,7 +37,10 @@ void write_spoiled(layout const& shape, std::byte* payload) noexcept {
 }
 
 reader::reader(layout const& shape, std::byte const* payload)
-    : shape_{shape}, payload_{payload}, word_{shape.upper_at() - 1} {
+    : shape_{shape},
+      payload_{payload},
+      wide_{shape.low_width <= 57 && shape.upper_words >= 2},
+      word_{shape.upper_at() - 1} {
   std::uint32_t const header = load_word(payload, 0);
   if (header > header_spoiled) throw corrupt(join({"the first word is ", std::to_string(header), ", not 0 or 1"}));
   spoiled_ = header == header_spoiled;

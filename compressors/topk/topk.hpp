@@ -48,8 +48,8 @@ class reader {
     while (ones_ == 0) ones_ = load_word(payload_, ++word_);
     std::size_t const bit = 32 * (word_ - shape_.upper_at()) + static_cast<std::size_t>(std::countr_zero(ones_));
     ones_ &= ones_ - 1;
-    std::size_t const low = load_bits(payload_, shape_.low_at(), taken_ * shape_.low_width, shape_.low_width);
-    std::size_t const index = (bit - taken_) << shape_.low_width | low;
+    std::size_t const low = wide_ ? load_low() : load_bits(payload_, shape_.low_at(), taken_ * width(), width());
+    std::size_t const index = (bit - taken_) << width() | low;
     value_ = std::bit_cast<float>(load_word(payload_, shape_.values_at() + taken_));
     bool const rises = taken_ == 0 || index > index_;
     // -0 is never sent.
@@ -60,12 +60,23 @@ class reader {
   }
 
  private:
+  [[nodiscard]] unsigned width() const noexcept { return shape_.low_width; }
+
+  //! The low bits of the next index in one load of eight bytes, which may reach into the bitmap behind them.
+  [[nodiscard]] std::uint64_t load_low() const noexcept {
+    std::size_t const at = taken_ * width();
+    std::uint64_t bits;
+    std::memcpy(&bits, payload_ + 4 * shape_.low_at() + at / 8, sizeof(bits));
+    return bits >> at % 8 & ((std::uint64_t{1} << width()) - 1);
+  }
+
   [[noreturn]] void refuse(std::size_t index) const;
   void check_spoiled() const;
   void check_counts() const;
 
   layout shape_;
   std::byte const* payload_;
+  bool wide_;  //!< load_low() may be used: at most 57 bits, and two words of bitmap to reach into
   bool spoiled_;
   std::size_t taken_ = 0;
   std::size_t word_;
