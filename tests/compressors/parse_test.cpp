@@ -15,9 +15,9 @@ namespace {
 codec_entry make_sample() {
   static constexpr std::array<std::string_view, 2> modes{"plain", "fancy"};
   static constexpr std::array keys{
-      codec_key{.name = "block", .kind = key_kind::integer, .preset = 256, .min = 32, .max = 4096},
-      codec_key{.name = "share", .kind = key_kind::real, .min = 1e-6, .max = 1},
-      codec_key{.name = "mode", .kind = key_kind::choice, .preset = 0, .choices = modes}};
+      codec_key{.name = "block", .kind = key_kind::integer, .preset = 256, .min = 32, .max = 4096, .help = ""},
+      codec_key{.name = "share", .kind = key_kind::real, .min = 1e-6, .max = 1, .help = ""},
+      codec_key{.name = "mode", .kind = key_kind::choice, .preset = 0, .choices = modes, .help = ""}};
   codec_entry entry = find_codec("none");
   entry.name = "sample";
   entry.wire_id = 199;

@@ -82,13 +82,14 @@ TEST(Registry, RefusesAnEntryThatIsIncompleteAndSaysWhatIsMissing) {
   EXPECT_TRUE(contains(refused([](auto& e) { e.error_bound = nullptr; }), "error_bound"));
   EXPECT_TRUE(contains(refused([](auto& e) { e.reference.encode = nullptr; }), "reference.encode"));
   EXPECT_TRUE(contains(refused([](auto& e) { e.reference.decode = nullptr; }), "reference.decode"));
-  codec_key const upside_down{.name = "k", .kind = key_kind::integer, .preset = 2, .min = 3, .max = 1};
+  codec_key const upside_down{.name = "k", .kind = key_kind::integer, .preset = 2, .min = 3, .max = 1, .help = ""};
   EXPECT_TRUE(contains(refused([&](auto& e) { e.keys = {&upside_down, 1}; }), "'k'"));
-  codec_key const outside_range{.name = "k", .kind = key_kind::real, .preset = 2, .min = 0, .max = 1};
+  codec_key const outside_range{.name = "k", .kind = key_kind::real, .preset = 2, .min = 0, .max = 1, .help = ""};
   EXPECT_TRUE(contains(refused([&](auto& e) { e.keys = {&outside_range, 1}; }), "preset"));
-  codec_key const no_choice{.name = "k", .kind = key_kind::choice, .preset = 0};
+  codec_key const no_choice{.name = "k", .kind = key_kind::choice, .preset = 0, .help = ""};
   EXPECT_TRUE(contains(refused([&](auto& e) { e.keys = {&no_choice, 1}; }), "choices"));
-  std::vector<codec_key> const twice(2, {.name = "k", .kind = key_kind::real, .preset = 0, .min = 0, .max = 1});
+  std::vector<codec_key> const twice(
+      2, {.name = "k", .kind = key_kind::real, .preset = 0, .min = 0, .max = 1, .help = "", .help = ""});
   EXPECT_TRUE(contains(refused([&](auto& e) { e.keys = twice; }), "twice"));
   std::vector<codec_key> many(param_values::capacity + 1);
   EXPECT_TRUE(contains(refused([&](auto& e) { e.keys = many; }), "more than 8"));
