@@ -22,7 +22,7 @@ using bytes = std::vector<std::byte>;
 bytes golden(std::string const& name) {
   std::ifstream file{std::string{GOLDEN_FOLDER} + "/" + name, std::ios::binary};
   EXPECT_TRUE(file) << name;
-  std::vector<char> const raw{std::istreambuf_iterator<char>{file}, {}};
+  std::string const raw{std::istreambuf_iterator<char>{file}, std::istreambuf_iterator<char>{}};
   bytes content(raw.size());
   if (!raw.empty()) std::memcpy(content.data(), raw.data(), raw.size());
   return content;

@@ -89,7 +89,7 @@ TEST(Registry, RefusesAnEntryThatIsIncompleteAndSaysWhatIsMissing) {
   codec_key const no_choice{.name = "k", .kind = key_kind::choice, .preset = 0, .help = ""};
   EXPECT_TRUE(contains(refused([&](auto& e) { e.keys = {&no_choice, 1}; }), "choices"));
   std::vector<codec_key> const twice(
-      2, {.name = "k", .kind = key_kind::real, .preset = 0, .min = 0, .max = 1, .help = "", .help = ""});
+      2, {.name = "k", .kind = key_kind::real, .preset = 0, .min = 0, .max = 1, .help = ""});
   EXPECT_TRUE(contains(refused([&](auto& e) { e.keys = twice; }), "twice"));
   std::vector<codec_key> many(param_values::capacity + 1);
   EXPECT_TRUE(contains(refused([&](auto& e) { e.keys = many; }), "more than 8"));
