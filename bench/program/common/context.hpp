@@ -40,6 +40,8 @@ class interrupted_error : public program_error {
 //! What main() and the subcommands share.
 struct context {
   std::vector<std::string> arguments;  //!< the command line as given, program name first
+  std::vector<std::string> command;    //!< what stands after `--`; never parsed
+  bool takes_command = false;          //!< set by the callback of a subcommand that takes a `-- COMMAND`
   bool verbose = false;
   //! Set by the callback of the chosen subcommand; main() calls it once the whole command line is understood.
   std::function<exit_code()> run;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -90,10 +91,17 @@ int run_program(int argc, char const* const* argv) {
       "Each subcommand explains itself:  gradwire train --help\n"
       "Exit status: 0 done; 1 it ran and the answer is no; 2 usage or environment; 130 interrupted.");
   add_commands(app, ctx);
+  // A command for `ab` may have any options: CLI11 does not see it.
+  auto const* const dashes = std::find(argv, argv + argc, std::string_view{"--"});
+  if (dashes != argv + argc) ctx.command.assign(dashes + 1, argv + argc);
   try {
-    app.parse(argc, argv);
+    app.parse(static_cast<int>(dashes - argv), argv);
   } catch (CLI::ParseError const& failure) {
     return static_cast<int>(explain(app, failure, argc, argv));
+  }
+  if (dashes != argv + argc && !ctx.takes_command) {
+    print_error(fmt::format("{} takes no command after --", app.get_subcommands().front()->get_name()));
+    return static_cast<int>(exit_code::usage);
   }
   return static_cast<int>(guarded(ctx));
 }

@@ -78,8 +78,8 @@ std::string escape_html(std::string_view text) {
   return html;
 }
 
-std::string script_json(nlohmann::json const& data) {
-  auto const text = data.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+std::string script_json(record const& data) {
+  auto const text = data.dump(-1, ' ', false, record::error_handler_t::replace);
   std::string safe;
   safe.reserve(text.size());
   for (std::size_t i = 0; i < text.size(); ++i) {

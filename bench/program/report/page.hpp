@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include "program/common/json_lines.hpp"
 
 namespace gradwire::program {
 
@@ -27,7 +27,7 @@ struct page {
   std::string title;  //!< plain text, escaped here; the heading and the name of the tab
   std::string lede;   //!< plain text, escaped here; one or two sentences that say what came out
   std::string body;   //!< HTML; everything in it that came from outside must have gone through escape_html
-  nlohmann::json data;
+  record data;
   std::vector<std::string_view> scripts;  //!< JavaScript, run in this order after Chart.js and page.js
   //! Label and text, plain, shown at the foot: the command that made it, date, … Machine and version are added here.
   std::vector<std::pair<std::string, std::string>> facts;
@@ -38,7 +38,7 @@ struct page {
 
 //! `data` as JSON that can stand inside a <script> element: < > & and the two Unicode line separators are \u escapes,
 //! bytes that are not UTF-8 become U+FFFD.
-[[nodiscard]] std::string script_json(nlohmann::json const& data);
+[[nodiscard]] std::string script_json(record const& data);
 
 [[nodiscard]] std::string render_page(page const& page);
 

@@ -163,5 +163,72 @@ const gw = (() => {
     return hidden;
   }
 
-  return {data, format, html, svg, colour, series, faded, swatch, narrow, drawn, chart, tabs, legend};
+  // ---- rows: one line an arm, a name at the left, numbers at the right, marks between ---------------------------------
+  const pen = document.createElement('canvas').getContext('2d');
+  function text_width(text, strong = false) {
+    pen.font = (strong ? '600 ' : '') + '13px ' + getComputedStyle(document.body).fontFamily;
+    return Math.ceil(pen.measureText(text).width);
+  }
+  function shortened(text, room, strong) {
+    if (text_width(text, strong) <= room) return text;
+    while (text.length > 1 && text_width(text + '…', strong) > room) text = text.slice(0, -1);
+    return text + '…';
+  }
+  // rows: [{name, index, text, mark(group, x, y)}]; scale(value) gives 0..1 across the marks; ticks: [{at, label}];
+  // under(group, x, top, bottom) draws behind everything; baseline: index or -1. In a narrow place names and numbers stand above the marks.
+  function rows(plot, {rows, baseline = -1, scale, ticks, caption = '', under = () => {}}) {
+    const width = plot.clientWidth;
+    const name_room = Math.max(...rows.map((row) => text_width(row.name, true))) + 44;
+    const text_room = Math.max(...rows.map((row) => text_width(row.text))) + 16;
+    const stacked = width - name_room - text_room < 260;
+    const two_lines = stacked && name_room + text_room > width;
+    const left = stacked ? 6 : name_room;
+    const right = width - (stacked ? 6 : text_room);
+    const above = stacked ? (two_lines ? 40 : 22) : 0;
+    const pitch = above + (stacked ? 34 : 32);
+    const top = 8;
+    const bottom = top + rows.length * pitch;
+    const height = bottom + 26 + (caption ? 18 : 0);
+    const x = (value) => left + scale(value) * (right - left);
+    const group = svg('svg', {viewBox: `0 0 ${width} ${height}`, height, role: 'img', 'aria-label': plot.dataset.label || ''});
+    under(group, x, top, bottom);
+    let last_end = -Infinity;
+    for (const tick of ticks) {
+      const at = x(tick.at);
+      group.append(svg('line', {x1: at, x2: at, y1: top, y2: bottom, stroke: colour('line')}));
+      const half = text_width(tick.label) / 2;
+      const centre = Math.min(Math.max(at, half), width - half);
+      if (centre - half < last_end + 8) continue;  // no room for this label
+      last_end = centre + half;
+      group.append(svg('text', {x: centre, y: bottom + 17, 'text-anchor': 'middle', class: 'soft'}, tick.label));
+    }
+    rows.forEach((row, i) => {
+      const y = top + i * pitch + above + (stacked ? 14 : pitch / 2);
+      const line = stacked ? top + i * pitch + 14 : y + 4.5;
+      const picture = swatch(row.index, row.index === baseline);
+      for (const [name, value] of Object.entries({x: 0, y: line - 10.5, width: 26, height: 12})) picture.setAttribute(name, value);
+      const room = stacked && !two_lines ? width - text_room - 34 : (stacked ? width : name_room) - 34;
+      const name = svg('text', {x: 34, y: line, class: 'strong'}, shortened(row.name, room, true));
+      name.append(svg('title', {}, row.name));
+      const text = two_lines ? svg('text', {x: 34, y: line + 18}, row.text)
+                             : svg('text', {x: width, y: line, 'text-anchor': 'end'}, row.text);
+      group.append(picture, name, text);
+      row.mark(group, x, y);
+    });
+    if (caption) {
+      group.append(svg('text', {x: (left + right) / 2, y: bottom + 38, 'text-anchor': 'middle', class: 'soft'}, caption));
+    }
+    plot.replaceChildren(group);
+  }
+  // Round values that cut [low, high] in about `count` pieces.
+  function ticks(low, high, count = 6) {
+    const raw = (high - low) / count;
+    const power = 10 ** Math.floor(Math.log10(raw));
+    const step = power * [1, 2, 5, 10].find((factor) => factor * power >= raw * 0.999);
+    const result = [];
+    for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; ++i) result.push(i * step);
+    return result;
+  }
+
+  return {data, format, html, svg, colour, series, faded, swatch, narrow, drawn, chart, tabs, legend, rows, ticks};
 })();
