@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "comm/arithmetic.hpp"
+#include "comm/gloo/sigpipe.hpp"
 #include "comm/gloo/verdict.hpp"
 #include "comm/host_communicator.hpp"
 #include "comm/rendezvous/board.hpp"
@@ -134,6 +135,7 @@ class gloo_communicator final : public host_communicator {
 
  private:
   void connect(clock::time_point deadline) {
+    without_sigpipe const quiet;
     context_ = std::make_shared<gloo::rendezvous::Context>(static_cast<int>(rank()), static_cast<int>(size()));
     // While connecting, Gloo waits for five times the context's timeout.
     context_->setTimeout(std::max(milliseconds{1}, timeout() / 5));
@@ -152,6 +154,7 @@ class gloo_communicator final : public host_communicator {
   // Ends every wait of this context, on this rank and, as their connections close, on its peers: what Gloo does when a
   // wait runs out. Any thread may call it.
   void spoil() noexcept {
+    without_sigpipe const quiet;
     std::scoped_lock const lock{spoil_mutex_};
     if (std::exchange(spoiled_, true)) return;
     try {
@@ -166,6 +169,7 @@ class gloo_communicator final : public host_communicator {
   void attempt(std::string const& operation, Body body) {
     if (aborted_) throw error{errc::communicator, "rank " + std::to_string(rank()) + " aborted the group"};
     if (size() == 1) return;
+    without_sigpipe const quiet;
     auto const deadline = clock::now() + timeout();
     try {
       body(deadline);
@@ -369,6 +373,8 @@ std::shared_ptr<gloo::transport::Device> bind_device(std::string const& interfac
   } else {
     where.hostname = interface.empty() ? shared.local_address(deadline) : interface;
   }
+  // The device's thread is started here and inherits the mask.
+  without_sigpipe const quiet;
   try {
     return gloo::transport::tcp::CreateDevice(where);
   } catch (std::exception const& why) {
