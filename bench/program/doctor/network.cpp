@@ -1,0 +1,220 @@
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include <gradwire/env.hpp>
+#include <gradwire/error.hpp>
+#include <gradwire/gloo.hpp>
+#include <gradwire/inproc.hpp>
+
+#include "program/common/console.hpp"
+#include "program/doctor/checks.hpp"
+
+namespace gradwire::program {
+namespace {
+
+using clock = std::chrono::steady_clock;
+
+struct interface {
+  std::string name;
+  std::string address;
+  bool loopback = false;
+  long megabits = -1;  // as the driver says; virtual ones often do not
+};
+
+std::vector<interface> interfaces() {
+  std::vector<interface> result;
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return result;
+  for (ifaddrs const* one = list; one != nullptr; one = one->ifa_next) {
+    if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET || (one->ifa_flags & IFF_UP) == 0) continue;
+    std::array<char, INET_ADDRSTRLEN> text{};
+    auto const* const address = reinterpret_cast<sockaddr_in const*>(one->ifa_addr);
+    inet_ntop(AF_INET, &address->sin_addr, text.data(), text.size());
+    interface found {
+      one->ifa_name, text.data(), (one->ifa_flags & IFF_LOOPBACK) != 0
+    };
+    std::ifstream speed{fmt::format("/sys/class/net/{}/speed", found.name)};
+    if (!(speed >> found.megabits)) found.megabits = -1;
+    result.push_back(std::move(found));
+  }
+  freeifaddrs(list);
+  return result;
+}
+
+bool host_name_resolves() {
+  std::array<char, 256> name{};
+  if (gethostname(name.data(), name.size() - 1) != 0) return false;
+  addrinfo* found = nullptr;
+  bool const good = getaddrinfo(name.data(), nullptr, nullptr, &found) == 0;
+  if (good) freeaddrinfo(found);
+  return good;
+}
+
+struct measured {
+  double small_seconds = 0;  // all-reduce of 4 bytes
+  double large_gbps = 0;     // algbw of an all-reduce of 16 MiB
+  bool right = true;
+};
+
+constexpr std::size_t large_count = std::size_t{4} << 20;
+
+// A real all-reduce, checked: rank r brings r + 1 everywhere.
+measured all_reduce(communicator& comm) {
+  auto const ranks = static_cast<float>(comm.size());
+  float const expected = ranks * (ranks + 1) / 2;
+  measured result;
+  std::vector<float> data(large_count);
+  for (std::size_t const count : {std::size_t{1}, large_count}) {
+    double best = 1e9;
+    for (int i = 0; i < 3; ++i) {
+      std::fill_n(data.begin(), count, static_cast<float>(comm.rank() + 1));
+      auto const begin = clock::now();
+      comm.all_reduce({data.data(), dtype::f32}, count, reduce_op::sum, {}).wait();
+      best = std::min(best, std::chrono::duration<double>(clock::now() - begin).count());
+      result.right = result.right && std::all_of(data.begin(), data.begin() + static_cast<std::ptrdiff_t>(count),
+                                                 [&](float x) { return x == expected; });
+    }
+    if (count == 1) result.small_seconds = best;
+    if (count != 1) result.large_gbps = static_cast<double>(count * sizeof(float)) / best / 1e9;
+  }
+  return result;
+}
+
+finding judged(std::string name, measured const& result, std::size_t ranks) {
+  finding line{.check = std::move(name)};
+  line.text = fmt::format("{} ranks: all-reduce of 4 bytes in {}, of 16 MiB at {:.3g} GB/s", ranks,
+                          format_seconds(result.small_seconds), result.large_gbps);
+  line.values = {{"latency_seconds", result.small_seconds}, {"algbw_gbps", result.large_gbps}};
+  if (!result.right) {
+    line.how = verdict::failure;
+    line.text = "an all-reduce gave a wrong sum";
+    line.mend = "do not train on this machine; run `gradwire sweep` and report its output";
+  }
+  return line;
+}
+
+// Two ranks of one process over real sockets.
+measured gloo_on_threads(doctor_options const& options, std::string const& rendezvous) {
+  constexpr std::size_t ranks = 2;
+  std::array<std::exception_ptr, ranks> failures;
+  measured result;
+  std::vector<std::thread> threads;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        auto const comm = make_gloo({.rank = rank,
+                                     .size = ranks,
+                                     .rendezvous = rendezvous,
+                                     .interface = env::get().interface.value_or(""),
+                                     .timeout = std::chrono::milliseconds{options.timeout_ms}});
+        measured const mine = all_reduce(*comm);
+        if (rank == 0) result = mine;
+      } catch (...) {
+        failures[rank] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& one : threads) one.join();
+  for (auto const& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
+  }
+  return result;
+}
+
+}  // namespace
+
+finding check_interfaces() {
+  finding result{.check = "network"};
+  std::vector<std::string> texts;
+  bool reaches_others = false;
+  auto const all = interfaces();
+  for (interface const& one : all) {
+    texts.push_back(one.megabits > 0 ? fmt::format("{} {} ({} Mbit/s)", one.name, one.address, one.megabits)
+                                     : fmt::format("{} {}", one.name, one.address));
+    reaches_others = reaches_others || !one.loopback;
+  }
+  result.text = texts.empty() ? "no interface with an IPv4 address" : fmt::format("{}", fmt::join(texts, ", "));
+  result.values["interfaces"] = texts;
+  std::string const wanted = env::get().interface.value_or("");
+  bool const known = std::any_of(all.begin(), all.end(),
+                                 [&](interface const& one) { return one.name == wanted || one.address == wanted; });
+  if (all.empty()) {
+    result.how = verdict::failure;
+    result.mend = "bring the loopback interface up: ip link set lo up";
+  } else if (!wanted.empty() && !known) {
+    result.how = verdict::warning;
+    result.text += fmt::format("; GRADWIRE_INTERFACE={} is none of them", wanted);
+    result.mend = "name one of these interfaces, or a host name that resolves to one of these addresses";
+  } else if (!reaches_others) {
+    result.how = verdict::info;
+    result.text += "; ranks on this machine only";
+  } else if (!host_name_resolves()) {
+    result.how = verdict::warning;
+    result.text += "; this machine's own name does not resolve";
+    result.mend = "for runs over several machines, add the name to /etc/hosts or set GRADWIRE_INTERFACE";
+  }
+  return result;
+}
+
+finding check_inproc(doctor_options const& options) {
+  try {
+    measured result;
+    run_ranks(
+        2,
+        [&](communicator& comm) {
+          measured const mine = all_reduce(comm);
+          if (comm.rank() == 0) result = mine;
+        },
+        std::chrono::milliseconds{options.timeout_ms});
+    return judged("inproc", result, 2);
+  } catch (std::exception const& failure) {
+    return {.how = verdict::failure,
+            .check = "inproc",
+            .text = failure.what(),
+            .mend = "report this: it needs threads only"};
+  }
+}
+
+finding check_gloo(doctor_options const& options) {
+  if (!has_gloo()) {
+    return {.how = verdict::info,
+            .check = "gloo",
+            .text = "not in this build",
+            .mend = "install libgloo-dev and build again; until then use --transport inproc"};
+  }
+  std::string folder = (std::filesystem::temp_directory_path() / "gradwire-doctor-XXXXXX").string();
+  if (mkdtemp(folder.data()) == nullptr) {
+    return {.how = verdict::failure, .check = "gloo", .text = "no temporary folder to meet in", .mend = "set TMPDIR"};
+  }
+  finding result;
+  try {
+    result = judged("gloo", gloo_on_threads(options, "file://" + folder), 2);
+  } catch (std::exception const& failure) {
+    result = {
+        .how = verdict::failure,
+        .check = "gloo",
+        .text = failure.what(),
+        .mend = "set GRADWIRE_INTERFACE to an interface of the line above; a firewall must let local ports through"};
+  }
+  std::error_code ignored;
+  std::filesystem::remove_all(folder, ignored);
+  return result;
+}
+
+}  // namespace gradwire::program
