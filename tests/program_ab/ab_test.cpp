@@ -97,14 +97,14 @@ TEST_F(Ab, ExitsWithZeroWhenNoArmIsWorse) { EXPECT_EQ(ab({"--arm", "same", "--se
 
 TEST_F(Ab, CountsFailedAndDivergedRunsAndShowsTheirLog) {
   EXPECT_EQ(ab({"--arm", "crash", "--arm", "nan", "--seeds", "2"}), 1);
-  std::size_t failed = 0;
-  std::size_t diverged = 0;
+  int failed = 0;
+  int diverged = 0;
   for (record const& line : records("run")) {
     failed += line.at("status") == "failed" ? 1 : 0;
     diverged += line.at("status") == "diverged" ? 1 : 0;
   }
-  EXPECT_EQ(failed, 2u);
-  EXPECT_EQ(diverged, 2u);
+  EXPECT_EQ(failed, 2);
+  EXPECT_EQ(diverged, 2);
   EXPECT_NE(verdict_of("crash"), "equivalent");
   EXPECT_TRUE(said("exit status 3")) << out();
   EXPECT_TRUE(said("no such file")) << out();

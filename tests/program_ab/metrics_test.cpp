@@ -70,7 +70,7 @@ TEST(Metrics, TakesTheBestEvalWhenAsked) {
 
 TEST(Metrics, CallsARunWithAValueThatIsNotFiniteDiverged) {
   temporary_folder const folder;
-  for (char const* const value : {"NaN", "Infinity", "-Infinity", "null", "1e999"}) {
+  for (char const* const value : {"NaN", "Infinity", "-Infinity", "null"}) {
     auto const one = concluded(folder.write("m", std::string{R"({"event":"eval","metric":"accuracy","value":)"} +
                                                      value + R"(,"note":"NaN \" NaN"})" + "\n"));
     EXPECT_EQ(one.status, run_status::diverged) << value;

@@ -107,7 +107,7 @@ TEST(ComparePairs, DoesNotCallTheMarginItselfEquivalent) {
 }
 
 TEST(ComparePairs, RefusesWhatNoVerdictCanComeFrom) {
-  EXPECT_THROW(static_cast<void>(compare_pairs(std::array{0.0, NAN}, 0.01, direction::higher)), error);
+  EXPECT_THROW(static_cast<void>(compare_pairs(std::array<double, 2>{0, NAN}, 0.01, direction::higher)), error);
   EXPECT_THROW(static_cast<void>(compare_pairs(std::array{0.0, 0.0}, 0, direction::higher)), error);
   EXPECT_THROW(static_cast<void>(compare_pairs(std::array{0.0, 0.0}, NAN, direction::higher)), error);
 }

@@ -69,7 +69,9 @@ question make_question(ab_options const& options) {
   }
   asked.seeds = options.seed_list;
   refuse_twice(asked.seeds, "--seed-list: seed");
-  for (std::size_t seed = 1; asked.seeds.empty() ? seed <= options.seeds : false; ++seed) asked.seeds.push_back(seed);
+  if (asked.seeds.empty()) {
+    for (std::uint64_t seed = 1; seed <= options.seeds; ++seed) asked.seeds.push_back(seed);
+  }
   asked.metric = options.metric;
   asked.margin = options.margin;
   asked.better = chosen_direction(options);

@@ -175,7 +175,8 @@ const gw = (() => {
     return text + '…';
   }
   // rows: [{name, index, text, mark(group, x, y)}]; scale(value) gives 0..1 across the marks; ticks: [{at, label}];
-  // under(group, x, top, bottom) draws behind everything; baseline: index or -1. In a narrow place names and numbers stand above the marks.
+  // under(group, x, top, bottom) draws behind the marks; baseline: index or -1. In a narrow place names and numbers stand
+  // above the marks.
   function rows(plot, {rows, baseline = -1, scale, ticks, caption = '', under = () => {}}) {
     const width = plot.clientWidth;
     const name_room = Math.max(...rows.map((row) => text_width(row.name, true))) + 44;
@@ -191,11 +192,13 @@ const gw = (() => {
     const height = bottom + 26 + (caption ? 18 : 0);
     const x = (value) => left + scale(value) * (right - left);
     const group = svg('svg', {viewBox: `0 0 ${width} ${height}`, height, role: 'img', 'aria-label': plot.dataset.label || ''});
-    under(group, x, top, bottom);
+    // Behind the marks only, so that no line runs through names and numbers that stand above them.
+    const bands = stacked ? rows.map((row, i) => [top + i * pitch + above, top + (i + 1) * pitch - 6]) : [[top, bottom]];
+    for (const [from, to] of bands) under(group, x, from, to);
     let last_end = -Infinity;
     for (const tick of ticks) {
       const at = x(tick.at);
-      group.append(svg('line', {x1: at, x2: at, y1: top, y2: bottom, stroke: colour('line')}));
+      for (const [from, to] of bands) group.append(svg('line', {x1: at, x2: at, y1: from, y2: to, stroke: colour('line')}));
       const half = text_width(tick.label) / 2;
       const centre = Math.min(Math.max(at, half), width - half);
       if (centre - half < last_end + 8) continue;  // no room for this label
