@@ -8,7 +8,7 @@
 
 namespace gradwire::overlap {
 
-std::vector<std::vector<std::size_t>> plan_buckets(std::span<placed_parameter const> parameters,
+std::vector<std::vector<std::size_t>> plan_buckets(std::span<bucket_item const> parameters,
                                                    std::span<std::size_t const> order, std::size_t first_bytes,
                                                    std::size_t bytes) {
   struct open_bucket {
@@ -23,10 +23,10 @@ std::vector<std::vector<std::size_t>> plan_buckets(std::span<placed_parameter co
   std::map<std::size_t, open_bucket> open;  // by group
   std::vector<closed_bucket> closed;
   for (std::size_t position = 0; position < order.size(); ++position) {
-    placed_parameter const& each = parameters[order[position]];
+    bucket_item const& each = parameters[order[position]];
     open_bucket& into = open.try_emplace(each.group, open_bucket{{}, 0, first_bytes}).first->second;
     into.members.push_back(order[position]);
-    into.filled += each.bytes();
+    into.filled += each.bytes;
     if (into.filled >= into.limit) {
       closed.push_back({position, std::move(into.members)});
       into = {{}, 0, bytes};
@@ -46,8 +46,10 @@ std::vector<std::vector<std::size_t>> plan_buckets(std::span<placed_parameter co
 
 std::vector<bucket> make_buckets(communicator& comm, model const& of, std::span<std::size_t const> order,
                                  reducer_options const& options) {
+  std::vector<bucket_item> items;
+  for (placed_parameter const& each : of.parameters()) items.push_back({each.group, each.bytes()});
   std::vector<bucket> result;
-  for (auto& members : plan_buckets(of.parameters(), order, options.first_bucket_bytes, options.bucket_bytes)) {
+  for (auto& members : plan_buckets(items, order, options.first_bucket_bytes, options.bucket_bytes)) {
     // In the order of memory: what lies side by side stays so, whatever order backward has.
     std::sort(members.begin(), members.end(), [&](std::size_t a, std::size_t b) {
       return std::pair{of.parameters()[a].offset, a} < std::pair{of.parameters()[b].offset, b};

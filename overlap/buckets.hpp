@@ -29,10 +29,16 @@ struct bucket {
   std::size_t pending = 0;  //!< parameters that are not ready yet in this step
 };
 
+//! What the planning of buckets looks at, of one parameter.
+struct bucket_item {
+  std::size_t group = 0;
+  std::size_t bytes = 0;
+};
+
 //! Which parameters share a bucket, in launch order. `order`: parameters as backward completes them. A group's bucket
 //! is closed once it holds `first_bytes` (its first one) or `bytes`; buckets are sorted by when their last member is
 //! ready, so that in-order launch holds none of them back.
-[[nodiscard]] std::vector<std::vector<std::size_t>> plan_buckets(std::span<placed_parameter const> parameters,
+[[nodiscard]] std::vector<std::vector<std::size_t>> plan_buckets(std::span<bucket_item const> parameters,
                                                                  std::span<std::size_t const> order,
                                                                  std::size_t first_bytes, std::size_t bytes);
 
