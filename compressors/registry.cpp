@@ -5,6 +5,7 @@
 #include <list>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gradwire/error.hpp>
@@ -15,23 +16,6 @@ namespace gradwire {
 namespace {
 
 using table = std::vector<codec_entry const*>;
-
-// Tables only ever grow, and every one handed out stays valid: a reader takes no lock and may keep its span.
-struct tables {
-  std::mutex mutex;
-  std::list<table> all;
-  std::atomic<table const*> current;
-
-  tables() {
-    auto const built_in = registry::built_in();
-    current = &all.emplace_back(built_in.begin(), built_in.end());
-  }
-};
-
-tables& known() {
-  static tables instance;
-  return instance;
-}
 
 std::string names(std::span<codec_entry const* const> entries) {
   std::string text;
@@ -52,7 +36,7 @@ bool is_name(std::string_view text) { return is_word(text, ""); }
 bool is_key(std::string_view text) { return is_word(text, "_"); }
 
 [[noreturn]] void refuse(codec_entry const& entry, std::string_view why) {
-  throw error{errc::invalid_argument, join({"register_codec('", entry.name, "'): ", why})};
+  throw error{errc::invalid_argument, join({"codec '", entry.name, "' cannot be registered: ", why})};
 }
 
 void check_key(codec_entry const& entry, codec_key const& key) {
@@ -93,6 +77,36 @@ void check_entry(codec_entry const& entry) {
   if (entry.reference.decode == nullptr) refuse(entry, "reference.decode is missing");
 }
 
+void check_free(table const& taken, codec_entry const& entry) {
+  for (codec_entry const* const other : taken) {
+    if (other->name == entry.name) refuse(entry, "the name is taken");
+    if (other->wire_id == entry.wire_id) {
+      refuse(entry, join({"wire id ", std::to_string(entry.wire_id), " is taken by '", other->name, "'"}));
+    }
+  }
+}
+
+// Tables only ever grow, and every one handed out stays valid: a reader takes no lock and may keep its span.
+struct tables {
+  std::mutex mutex;
+  std::list<table> all;
+  std::atomic<table const*> current;
+
+  tables() {
+    table built_in;
+    for (codec_entry const* const entry : registry::built_in()) {
+      check_free(built_in, *entry);
+      built_in.push_back(entry);
+    }
+    current = &all.emplace_back(std::move(built_in));
+  }
+};
+
+tables& known() {
+  static tables instance;
+  return instance;
+}
+
 }  // namespace
 
 std::span<codec_entry const* const> codecs() { return *known().current.load(std::memory_order_acquire); }
@@ -124,12 +138,7 @@ void register_codec(codec_entry const& entry) {
   tables& tables = known();
   std::scoped_lock const lock{tables.mutex};
   table next = *tables.current.load(std::memory_order_relaxed);
-  for (codec_entry const* const other : next) {
-    if (other->name == entry.name) refuse(entry, "the name is taken");
-    if (other->wire_id == entry.wire_id) {
-      refuse(entry, join({"wire id ", std::to_string(entry.wire_id), " is taken by '", other->name, "'"}));
-    }
-  }
+  check_free(next, entry);
   next.push_back(&entry);
   tables.current.store(&tables.all.emplace_back(std::move(next)), std::memory_order_release);
 }

@@ -92,16 +92,20 @@ HWY_INLINE hn::Vec<D> widen_bf16(D d, half_words<D> words) {
   return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(hn::RebindToUnsigned<D>{}, words)));
 }
 
+//! As narrow_bf16 where no NaN has bits that rounding would carry out of its mantissa.
 template <class D>
-HWY_INLINE half_words<D> narrow_bf16(D, hn::Vec<D> values) {
+HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> round_bf16(D, hn::Vec<D> values) {
   hn::RebindToUnsigned<D> const du;
   auto const bits = hn::BitCast(du, values);
-  auto const upper = hn::ShiftRight<16>(bits);
-  auto const odd = hn::And(upper, hn::Set(du, 1u));
-  auto const rounded = hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(du, 0x7fffu)), odd));
-  auto const nan = hn::Or(upper, hn::Set(du, 0x40u));
-  auto const is_nan = hn::RebindMask(du, hn::IsNaN(values));
-  auto const result = hn::IfThenElse(is_nan, nan, rounded);
+  auto const odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
+  return hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(du, 0x7fffu)), odd));
+}
+
+template <class D>
+HWY_INLINE half_words<D> narrow_bf16(D d, hn::Vec<D> values) {
+  hn::RebindToUnsigned<D> const du;
+  auto const nan = hn::Or(hn::ShiftRight<16>(hn::BitCast(du, values)), hn::Set(du, 0x40u));
+  auto const result = hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(values)), nan, round_bf16(d, values));
   return hn::DemoteTo(hn::Rebind<std::uint16_t, D>{}, hn::BitCast(hn::RebindToSigned<D>{}, result));
 }
 

@@ -29,6 +29,12 @@ HWY_INLINE vector put(lanes d, vector corrected, std::byte* to) {
   if constexpr (std::is_same_v<Wire, float>) {
     store_as<float>(d, values, to);
     return values;
+  } else if constexpr (std::is_same_v<Wire, bf16>) {
+    // The one NaN rounds to itself, and what was rounded is read back before it is narrowed.
+    auto const rounded = round_bf16(d, values);
+    store_words(d, hn::DemoteTo(hn::Rebind<std::uint16_t, lanes>{}, hn::BitCast(hn::RebindToSigned<lanes>{}, rounded)),
+                to);
+    return hn::BitCast(d, hn::ShiftLeft<16>(rounded));
   } else {
     auto const words = narrow<Wire>(d, values);
     store_words(d, words, to);
@@ -40,7 +46,8 @@ HWY_INLINE vector keep(vector corrected, vector decoded, vector old) {
   return hn::IfThenElse(hn::IsFinite(decoded), hn::Sub(corrected, decoded), old);
 }
 
-// The runs take `count` elements, a multiple of the lanes.
+// The runs take `count` elements, a multiple of this many vectors.
+constexpr std::size_t vectors = 4;
 
 template <class Wire, class T>
 void encode_run(T const* in, std::size_t count, std::byte* payload) {
@@ -78,25 +85,48 @@ void decode_add_run(std::byte const* payload, std::size_t count, T* out, float s
   }
 }
 
-// The payloads begin `at` bytes behind their pointers; `residual` may be null.
+// What is left to do with a vector of scaled sums; `residual` may be null.
+template <class Wire>
+HWY_INLINE void put_sum(lanes d, vector scaled, float* residual, std::byte* to) {
+  if (residual == nullptr) {
+    put<Wire>(d, scaled, to);
+    return;
+  }
+  vector const old = load(d, residual);
+  vector const corrected = hn::Add(old, scaled);
+  vector const decoded = put<Wire>(d, corrected, to);
+  store(d, keep(corrected, decoded, old), residual);
+}
+
+// The payloads begin `at` bytes behind their pointers. `vectors` vectors at a time, so that the walk over the payloads
+// costs little beside the loads.
 template <class Wire>
 void reduce_run(std::span<std::byte const* const> payloads, std::size_t at, float scale, float* residual,
                 std::size_t count, std::byte* payload) {
   lanes const d;
   vector const factor = hn::Set(d, scale);
-  for (std::size_t i = 0; i < count; i += hn::Lanes(d)) {
+  std::size_t const n = hn::Lanes(d);
+  std::size_t const bytes = n * sizeof(Wire);
+  for (std::size_t i = 0; i < count; i += vectors * n) {
     std::size_t const byte = i * sizeof(Wire);
-    vector sum = load_as<Wire>(d, payloads[0] + at + byte);
-    for (std::size_t p = 1; p < payloads.size(); ++p) sum = hn::Add(sum, load_as<Wire>(d, payloads[p] + at + byte));
-    sum = hn::Mul(factor, sum);
-    if (residual == nullptr) {
-      put<Wire>(d, sum, payload + byte);
-      continue;
+    std::byte const* from = payloads[0] + at + byte;
+    vector sum0 = load_as<Wire>(d, from);
+    vector sum1 = load_as<Wire>(d, from + bytes);
+    vector sum2 = load_as<Wire>(d, from + 2 * bytes);
+    vector sum3 = load_as<Wire>(d, from + 3 * bytes);
+    for (std::size_t p = 1; p < payloads.size(); ++p) {
+      from = payloads[p] + at + byte;
+      sum0 = hn::Add(sum0, load_as<Wire>(d, from));
+      sum1 = hn::Add(sum1, load_as<Wire>(d, from + bytes));
+      sum2 = hn::Add(sum2, load_as<Wire>(d, from + 2 * bytes));
+      sum3 = hn::Add(sum3, load_as<Wire>(d, from + 3 * bytes));
     }
-    vector const old = load(d, residual + i);
-    vector const corrected = hn::Add(old, sum);
-    vector const decoded = put<Wire>(d, corrected, payload + byte);
-    store(d, keep(corrected, decoded, old), residual + i);
+    float* const kept = residual == nullptr ? nullptr : residual + i;
+    std::byte* const to = payload + byte;
+    put_sum<Wire>(d, hn::Mul(factor, sum0), kept, to);
+    put_sum<Wire>(d, hn::Mul(factor, sum1), kept == nullptr ? nullptr : kept + n, to + bytes);
+    put_sum<Wire>(d, hn::Mul(factor, sum2), kept == nullptr ? nullptr : kept + 2 * n, to + 2 * bytes);
+    put_sum<Wire>(d, hn::Mul(factor, sum3), kept == nullptr ? nullptr : kept + 3 * n, to + 3 * bytes);
   }
 }
 
@@ -112,8 +142,8 @@ struct share {
 
 template <class Wire, class F>
 void for_each_share(std::span<segment const> segments, F&& work) {
-  // A multiple of the granule, so that the reference loop sees every odd end and sets the padding.
-  std::size_t const step = hn::Lanes(lanes{}) * granule<Wire>;
+  // Also a multiple of the granule, so that the reference loop sees every odd end and sets the padding.
+  std::size_t const step = hn::Lanes(lanes{}) * vectors;
   std::size_t at = 0;
   for (segment const& one : segments) {
     std::size_t const whole = one.count - one.count % step;
