@@ -18,6 +18,7 @@ std::string joined_arms(std::span<arm_result const> results, std::string_view wo
     if (verdict_word(one) == word) names.push_back(one.arm);
   }
   if (names.size() < 2) return names.empty() ? "" : names.front();
+  if (names.size() > 4) return fmt::format("{} arms", names.size());
   std::string const last = names.back();
   names.pop_back();
   return fmt::format("{} and {}", fmt::join(names, ", "), last);
@@ -80,7 +81,7 @@ std::string summary_text(question const& asked, std::span<arm_result const> resu
   for (std::string_view const word : {"equivalent", "better", "worse", "inconclusive", "failed"}) {
     std::string const names = joined_arms(results, word);
     if (names.empty()) continue;
-    bool const several = names.find(" and ") != names.npos;
+    auto const several = std::ranges::count(results, word, verdict_word) > 1;
     std::string const verb = word == "failed" ? "" : (several ? "are " : "is ");
     list += (list.empty() ? "" : "; ") + names + " " + verb + std::string{word};
   }

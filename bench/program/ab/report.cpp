@@ -28,14 +28,20 @@ std::string cell(std::string_view label, std::string_view html, std::string_view
   return fmt::format("<td class=\"{}\" data-label=\"{}\">{}</td>", kind, escape_html(label), html);
 }
 
+// Hyphens of numbers become minus signs.
+std::string typeset(std::string text) {
+  for (auto at = text.find('-'); at != text.npos; at = text.find('-', at)) text.replace(at, 1, "\u2212");
+  return text;
+}
+
 std::string verdict_row(ab_report const& report, std::size_t index) {
   arm_result const& one = report.results[index];
   double const margin = report.asked.margin;
   bool const compared = !one.is_baseline && one.comparison.pairs > 0;
   std::string difference = "–";
   if (compared) {
-    difference = signed_text(one.comparison.difference, margin) + "<span class=\"sub\">" +
-                 interval_text(one.comparison.ci95, margin) + "</span>";
+    difference = typeset(signed_text(one.comparison.difference, margin)) + "<span class=\"sub\">" +
+                 typeset(interval_text(one.comparison.ci95, margin)) + "</span>";
   }
   std::string const note = one.reason.empty() ? "" : "<span class=\"sub\">" + escape_html(one.reason) + "</span>";
   auto const factor = [](std::optional<double> const& value) {
@@ -44,9 +50,9 @@ std::string verdict_row(ab_report const& report, std::size_t index) {
   return "<tr>" + fmt::format("<td class=\"arm wide\" data-swatch=\"{}\">{}</td>", index, escape_html(one.arm)) +
          fmt::format("<td class=\"wide\">{}{}</td>", badge(verdict_word(one)), note) +
          cell(report.asked.metric, one.mean ? value_text(*one.mean, margin) : "–") +
-         cell("difference, 95 % interval", difference) + cell("compression", factor(one.compression)) +
-         cell("speedup", one.is_baseline ? "–" : factor(one.speedup)) +
-         cell("seeds", fmt::format("{} of {}", one.good, one.good + one.bad)) + "</tr>\n";
+         cell("difference, 95 % interval", difference) + cell("compression", factor(one.compression), "num third") +
+         cell("speedup", one.is_baseline ? "–" : factor(one.speedup), "num third") +
+         cell("seeds", fmt::format("{} of {}", one.good, one.good + one.bad), "num third") + "</tr>\n";
 }
 
 std::string verdict_card(ab_report const& report) {
@@ -116,9 +122,9 @@ std::string run_row(ab_report const& report, run const& one) {
          cell("seed", std::to_string(one.seed)) +
          fmt::format("<td data-label=\"status\">{}{}</td>",
                      one.status == run_status::ok ? std::string{"ok"} : badge(to_string(one.status)), note) +
-         cell(report.asked.metric, one.value ? value_text(*one.value, report.asked.margin) : "–") +
-         cell("time", optional_text(one.seconds, format_seconds)) +
-         cell("bytes sent", optional_text(one.wire_bytes, format_bytes)) + "</tr>\n";
+         cell(report.asked.metric, one.value ? value_text(*one.value, report.asked.margin) : "–", "num third") +
+         cell("time", optional_text(one.seconds, format_seconds), "num third") +
+         cell("bytes sent", optional_text(one.wire_bytes, format_bytes), "num third") + "</tr>\n";
 }
 
 std::string runs_card(ab_report const& report) {
@@ -145,9 +151,13 @@ std::string next_card(ab_report const& report) {
     if (cut != step.npos) html += "<pre class=\"log\">" + escape_html(step.substr(cut + 1)) + "</pre>";
     html += "</li>\n";
   }
-  html +=
-      "<li>Switch the learning curves to <i>by bytes</i> and <i>by time</i>: an arm that is equivalent by step and far "
-      "to the left by bytes is the one to try on a slow link.</li>\n";
+  bool const any_bytes =
+      std::ranges::any_of(report.results, [](arm_result const& one) { return one.compression.has_value(); });
+  if (any_bytes) {
+    html +=
+        "<li>Switch the learning curves to <i>by bytes</i> and <i>by time</i>: an arm that is equivalent by step and "
+        "far to the left by bytes is the one to try on a slow link.</li>\n";
+  }
   return html + "</ul>\n</section>\n";
 }
 

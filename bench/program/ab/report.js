@@ -53,7 +53,7 @@
       rows: judged.map(({arm, index}) => ({
         name: arm.name,
         index,
-        text: signed_text(arm.difference) + (arm.ci95 ? ` [${value_text(arm.ci95[0])}, ${value_text(arm.ci95[1])}]` : ' [no interval]'),
+        text: signed_text(arm.difference) + (arm.ci95 ? ` [${signed_text(arm.ci95[0])}, ${signed_text(arm.ci95[1])}]` : ' [no interval]'),
         mark: (group, x, y) => mark_difference(group, x, y, arm, gw.series(index).colour, limit, inside),
       })),
     });
@@ -84,7 +84,7 @@
   gw.drawn(forest);
 
   // ---- learning curves --------------------------------------------------------------------------------------------------
-  const view = {what: 'eval', x: 'step', part: 0};
+  const view = {what: 'eval', x: 'step', part: 0, hidden: new Set()};
   const axes = {
     step: {label: 'optimizer steps', text: (value) => format.number(value, 4)},
     bytes: {label: 'bytes sent by one rank (log scale)', text: format.bytes, log: true},
@@ -92,11 +92,13 @@
   };
   const whats = [{key: 'eval', label: data.metric}, {key: 'loss', label: 'training loss'}].filter(
     (what) => arms.some((arm) => arm.curves[what.key].step.length > 1));
-  if (whats.length === 0) whats.push({key: 'eval', label: data.metric});
-  view.what = whats[0].key;
-  const has_axis = (name) => name === 'step' || arms.some((arm) => whats.some((what) => arm.curves[what.key][name].some((value) => value !== null)));
-  const axis_names = Object.keys(axes).filter(has_axis);
-
+  if (whats.length === 0) {
+    gw.chart(place('curves'), () => null);
+    place('curves').classList.add('auto');
+  } else {
+    view.what = whats[0].key;
+    learning_curves();
+  }
   function curve_points(arm) {
     const curve = arm.curves[view.what];
     const half = view.part === 0 ? -Infinity : 0.5 * Math.max(...arms.flatMap((one) => one.curves[view.what].step));
@@ -116,7 +118,7 @@
   }
   function axis_options(narrow) {
     const axis = axes[view.x];
-    const ys = arms.flatMap((arm, index) => (hidden.has(index) ? [] : curve_points(arm).map((point) => point.y)));
+    const ys = arms.flatMap((arm, index) => (view.hidden.has(index) ? [] : curve_points(arm).map((point) => point.y)));
     const log_y = ys.length > 0 && Math.min(...ys) > 0 && Math.max(...ys) / Math.min(...ys) > 1000;
     const y_label = whats.find((what) => what.key === view.what).label;
     return {
@@ -126,35 +128,39 @@
           ticks: {callback: (value) => (log_y && !/^1e/.test(value.toExponential()) ? null : format.number(value, 3))}},
     };
   }
-  const hidden = gw.legend(place('legend'), arms.map((arm) => arm.name), baseline, () => redraw());
-  const redraw = gw.chart(place('curves'), ({narrow}) => {
-    const datasets = arms.flatMap((arm, index) => (hidden.has(index) ? [] : curve_sets(arm, index)));
-    if (!datasets.some((set) => set.data.length > 0) && hidden.size === 0) return null;
-    return {
-      type: 'line',
-      data: {datasets},
-      options: {
-        interaction: {mode: 'nearest', axis: 'xy', intersect: false},
-        scales: axis_options(narrow),
-        plugins: {
-          legend: {display: false},
-          tooltip: {
-            filter: (item) => !item.dataset.band,
-            callbacks: {
-              title: (items) => (items.length ? `${items[0].dataset.label}, step ${format.number(items[0].raw.step, 6)}` : ''),
-              label: ({raw}) => `${format.number(raw.y, 5)}  (${format.number(raw.low, 5)} to ${format.number(raw.high, 5)} over ${raw.seeds} seeds)`,
-              afterLabel: ({raw}) => (view.x === 'step' ? '' : axes[view.x].text(raw.x)),
+  function learning_curves() {
+    const has_axis = (name) => name === 'step' || arms.some((arm) => whats.some((what) => arm.curves[what.key][name].some((value) => value !== null)));
+    const axis_names = Object.keys(axes).filter(has_axis);
+    view.hidden = gw.legend(place('legend'), arms.map((arm) => arm.name), baseline, () => redraw());
+    const redraw = gw.chart(place('curves'), ({narrow}) => {
+      const datasets = arms.flatMap((arm, index) => (view.hidden.has(index) ? [] : curve_sets(arm, index)));
+      if (!datasets.some((set) => set.data.length > 0) && view.hidden.size === 0) return null;
+      return {
+        type: 'line',
+        data: {datasets},
+        options: {
+          interaction: {mode: 'nearest', axis: 'xy', intersect: false},
+          scales: axis_options(narrow),
+          plugins: {
+            legend: {display: false},
+            tooltip: {
+              filter: (item) => !item.dataset.band,
+              callbacks: {
+                title: (items) => (items.length ? `${items[0].dataset.label}, step ${format.number(items[0].raw.step, 6)}` : ''),
+                label: ({raw}) => `${format.number(raw.y, 5)}  (${format.number(raw.low, 5)} to ${format.number(raw.high, 5)} over ${raw.seeds} seeds)`,
+                afterLabel: ({raw}) => (view.x === 'step' ? '' : axes[view.x].text(raw.x)),
+              },
             },
           },
         },
-      },
-    };
-  });
-  const controls = place('curve-controls');
-  gw.tabs(controls, 'What', whats.map((what) => what.label), (index) => { view.what = whats[index].key; redraw(); });
-  gw.tabs(controls, 'Against', axis_names.map((name) => ({step: 'by step', bytes: 'by bytes', seconds: 'by time'}[name])),
-          (index) => { view.x = axis_names[index]; redraw(); });
-  gw.tabs(controls, 'Part', ['whole run', 'second half'], (index) => { view.part = index; redraw(); });
+      };
+    });
+    const controls = place('curve-controls');
+    gw.tabs(controls, 'What', whats.map((what) => what.label), (index) => { view.what = whats[index].key; redraw(); });
+    gw.tabs(controls, 'Against', axis_names.map((name) => ({step: 'by step', bytes: 'by bytes', seconds: 'by time'}[name])),
+            (index) => { view.x = axis_names[index]; redraw(); });
+    gw.tabs(controls, 'Part', ['whole run', 'second half'], (index) => { view.part = index; redraw(); });
+  }
 
   // ---- bytes and time of a step -------------------------------------------------------------------------------------------
   const costed = (key) => arms.map((arm, index) => ({arm, index})).filter((one) => one.arm.step[key] !== null);

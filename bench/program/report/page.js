@@ -104,7 +104,7 @@ const gw = (() => {
       Chart.defaults.font.size = 12;
       const config = make_config({narrow: narrow()});
       if (!config) {
-        plot.append(html('p', {class: 'empty'}, 'Nothing to draw: the runs wrote no records for this picture.'));
+        plot.append(html('p', {class: 'empty'}, 'Nothing to draw: this picture needs at least two records of an arm.'));
         current = null;
         return;
       }
