@@ -62,7 +62,7 @@ struct failure {
   process_end end;
 };
 
-// Waits for all of them; nullopt when all ended well.
+// Waits for all of them; nullopt when all ended well, else the one that explains most.
 std::optional<failure> supervise(std::vector<process>& running) {
   std::optional<failure> worst;
   std::size_t left = running.size();
@@ -89,20 +89,27 @@ std::optional<failure> supervise(std::vector<process>& running) {
   return worst;
 }
 
-exit_code explain(failure const& what, std::size_t ranks, meeting_place const& meet, pid_t id) {
-  // A rank that failed in an orderly way has said why; rank 0 said it on this process's own standard error.
-  if (!what.end.signalled && what.end.value != 127) {
+exit_code explain(failure const& what, std::vector<process> const& running, meeting_place const& meet) {
+  std::size_t const ranks = running.size();
+  if (what.end.signalled) {
+    throw program_error{fmt::format("rank {} of {} (process {}) died by {}; the others were stopped", what.rank, ranks,
+                                    running[what.rank].id(), what.end.text()),
+                        exit_code::no};
+  }
+  // A rank that failed in an orderly way has said why; rank 0 said it on this process's own standard error. When all
+  // came to the same end, that is all there is to say.
+  bool const together = std::all_of(running.begin(), running.end(), [&](process const& one) {
+    return one.end() && !one.end()->signalled && one.end()->value == what.end.value;
+  });
+  if (!together) {
     if (what.rank != 0) {
       std::string const lines = read_file(meet.errors(what.rank));
       std::fwrite(lines.data(), 1, lines.size(), stderr);
     }
-    fmt::print(stderr, "gradwire: rank {} of {} ended first, with {}; the others were stopped\n", what.rank, ranks,
+    fmt::print(stderr, "gradwire: rank {} of {} ended with {}; the others were stopped\n", what.rank, ranks,
                what.end.text());
-    return what.end.value == static_cast<int>(exit_code::usage) ? exit_code::usage : exit_code::no;
   }
-  throw program_error{fmt::format("rank {} of {} (process {}) died by {}; the others were stopped", what.rank, ranks,
-                                  id, what.end.text()),
-                      exit_code::no};
+  return what.end.value == static_cast<int>(exit_code::usage) ? exit_code::usage : exit_code::no;
 }
 
 }  // namespace
@@ -152,7 +159,7 @@ exit_code launch_ranks(std::vector<std::string> const& arguments, std::size_t ra
     running.emplace_back(options);
   }
   auto const worst = supervise(running);
-  return worst ? explain(*worst, ranks, meet, running[worst->rank].id()) : exit_code::done;
+  return worst ? explain(*worst, running, meet) : exit_code::done;
 }
 
 std::unique_ptr<communicator> join_world(world_options const& options) {

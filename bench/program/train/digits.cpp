@@ -199,7 +199,7 @@ workload_defaults digits_defaults(std::string const& model) {
   if (model != "mlp" && model != "conv") {
     throw program_error{fmt::format("--model '{}' is not known: use mlp or conv", model)};
   }
-  return {.steps = 300, .batch = 32, .eval_every = 20, .lr = 0.05, .optimizer = "momentum"};
+  return {.steps = 240, .batch = 16, .eval_every = 20, .lr = 0.02, .optimizer = "momentum"};
 }
 
 }  // namespace gradwire::program
