@@ -33,20 +33,18 @@ struct options {
   bool quiet = false;
 };
 
-// Every codec at its presets, and the settings that have a target.
+// The settings that have a target and some beside them, and the presets of every other codec.
 std::vector<codec> default_methods() {
   std::vector<codec> methods;
-  auto const add = [&](std::string_view text) {
-    codec method = codec::parse(text);
-    auto const same = [&](codec const& other) { return other.text() == method.text(); };
-    if (std::none_of(methods.begin(), methods.end(), same)) methods.push_back(std::move(method));
-  };
   for (std::string_view const text :
        {"none", "bf16", "f16", "onebit", "quant(bits=8)", "quant(bits=4)", "quant(bits=8,round=stochastic)",
         "quant(bits=4,round=stochastic)", "quant(bits=2)", "topk(ratio=0.01)"}) {
-    add(text);
+    methods.push_back(codec::parse(text));
   }
-  for (codec_entry const* const entry : codecs()) add(entry->name);
+  for (codec_entry const* const entry : codecs()) {
+    auto const same = [&](codec const& listed) { return &listed.entry() == entry; };
+    if (std::none_of(methods.begin(), methods.end(), same)) methods.push_back(codec::parse(entry->name));
+  }
   return methods;
 }
 

@@ -46,7 +46,7 @@ std::string record::json() const {
 }
 
 void print_header(std::ostream& out) {
-  out << fmt::format("{:<36} {:<21} {:>5} {:>8} {:>8} {:>9} {:>8} {:>8}  {}\n", "spec", "function", "dtype", "GB/s",
+  out << fmt::format("{:<54} {:<21} {:>5} {:>8} {:>8} {:>9} {:>8} {:>8}  {}\n", "spec", "function", "dtype", "GB/s",
                      "memcpy", "%memcpy", "roof", "%roof", "target");
 }
 
@@ -55,7 +55,7 @@ void print_row(std::ostream& out, record const& row) {
   if (row.target) {
     verdict = fmt::format("{:.0f} {}", *row.target, row.percent_of_stream() >= *row.target ? "met" : "MISSED");
   }
-  out << fmt::format("{:<36} {:<21} {:>5} {:>8.2f} {:>8.2f} {:>9.0f} {:>8.2f} {:>8.0f}  {}\n", row.spec, row.function,
+  out << fmt::format("{:<54} {:<21} {:>5} {:>8.2f} {:>8.2f} {:>9.0f} {:>8.2f} {:>8.0f}  {}\n", row.spec, row.function,
                      to_string(row.type), row.gbps, row.memcpy_gbps, row.percent_of_memcpy(), row.stream_gbps,
                      row.percent_of_stream(), verdict)
       << std::flush;

@@ -15,27 +15,34 @@ namespace gradwire::bench::HWY_NAMESPACE {
 namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
-using bytes_tag = hn::ScalableTag<std::uint8_t>;
+constexpr std::size_t line = 64;
+using bytes_tag = hn::CappedTag<std::uint8_t, line>;
 using vector = hn::Vec<bytes_tag>;
 
 std::uint8_t const* u8(std::byte const* p) { return reinterpret_cast<std::uint8_t const*>(p); }
 std::uint8_t* u8(std::byte* p) { return reinterpret_cast<std::uint8_t*>(p); }
 
-// Elements pass in tiles, so that payloads, which are shorter, keep step with them.
-constexpr std::size_t tile_bytes = 16384;
-constexpr std::size_t line = 64;
+// Streams take turns after at least this many bytes: side by side, as in a loop that handles an element of each.
+constexpr std::size_t turn_bytes = 256;
+static_assert(turn_bytes % line == 0);
 
 struct range {
   std::size_t begin;
   std::size_t end;
 };
 
-// The part of a stream that belongs to one tile, in whole vectors.
-range piece(std::size_t size, std::size_t tile, std::size_t tiles) {
-  std::size_t const step = std::max(line, hn::Lanes(bytes_tag{}));
-  std::size_t const lines = size / step;
-  return {lines * tile / tiles * step, lines * (tile + 1) / tiles * step};
-}
+// How a stream moves on while another of `other` bytes does: the longer takes more in each turn, and what does not go
+// into turns goes last.
+struct pace {
+  std::size_t step;  // bytes
+  std::size_t size;  // bytes, whole lines
+
+  pace(std::size_t bytes, std::size_t other) : step{turn_bytes}, size{bytes / line * line} {
+    if (other >= turn_bytes && bytes > other) step *= bytes / other;
+  }
+  range turn(std::size_t i) const { return {std::min(i * step, size), std::min((i + 1) * step, size)}; }
+  std::size_t turns() const { return size / step; }
+};
 
 vector read_run(std::byte const* data, range part, vector folded) {
   bytes_tag const d;
@@ -69,28 +76,40 @@ void read_update_run(std::byte const* in, std::byte* data, range part) {
   }
 }
 
-std::uint8_t run(traffic const& what) {
-  bytes_tag const d;
-  vector folded = hn::Set(d, 1);
-  std::size_t const longest = std::max({what.read.size(), what.update.size(), what.write.size(), std::size_t{1}});
-  std::size_t const tiles = (longest + tile_bytes - 1) / tile_bytes;
-  for (std::size_t t = 0; t < tiles; ++t) {
-    for (auto const& payload : what.read_payloads) {
-      folded = read_run(payload.data(), piece(payload.size(), t, tiles), folded);
-    }
-    range const read = piece(what.read.size(), t, tiles);
-    if (what.update.empty()) {
-      folded = read_run(what.read.data(), read, folded);
-    } else if (what.read.empty()) {
-      update_run(what.update.data(), piece(what.update.size(), t, tiles), folded);
-    } else if (what.update.size() == what.read.size()) {
-      read_update_run<1>(what.read.data(), what.update.data(), read);
-    } else {
-      read_update_run<2>(what.read.data(), what.update.data(), read);
-    }
-    write_run(what.write.data(), piece(what.write.size(), t, tiles), folded);
-    write_run(what.write_payload.data(), piece(what.write_payload.size(), t, tiles), folded);
+vector dense_run(traffic const& what, range part, vector folded) {
+  if (!what.write.empty()) {
+    write_run(what.write.data(), part, folded);
+  } else if (what.update.empty()) {
+    folded = read_run(what.read.data(), part, folded);
+  } else if (what.read.empty()) {
+    update_run(what.update.data(), part, folded);
+  } else if (what.update.size() == what.read.size()) {
+    read_update_run<1>(what.read.data(), what.update.data(), part);
+  } else {
+    read_update_run<2>(what.read.data(), what.update.data(), part);
   }
+  return folded;
+}
+
+vector payload_run(traffic const& what, range part, vector folded) {
+  for (auto const& payload : what.read_payloads) folded = read_run(payload.data(), part, folded);
+  if (!what.write_payload.empty()) write_run(what.write_payload.data(), part, folded);
+  return folded;
+}
+
+std::uint8_t run(traffic const& what) {
+  vector folded = hn::Set(bytes_tag{}, 1);
+  std::size_t const elements = what.read.empty() ? what.update.size() + what.write.size() : what.read.size();
+  std::size_t const payload = what.read_payloads.empty() ? what.write_payload.size() : what.read_payloads[0].size();
+  pace const dense{elements, payload};
+  pace const coded{payload, elements};
+  std::size_t const turns = std::min(dense.turns(), coded.turns());
+  for (std::size_t i = 0; i < turns; ++i) {
+    folded = payload_run(what, coded.turn(i), folded);
+    folded = dense_run(what, dense.turn(i), folded);
+  }
+  folded = payload_run(what, {std::min(turns * coded.step, coded.size), coded.size}, folded);
+  folded = dense_run(what, {std::min(turns * dense.step, dense.size), dense.size}, folded);
   return hn::GetLane(folded);
 }
 

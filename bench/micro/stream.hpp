@@ -17,9 +17,10 @@ struct traffic {
 };
 
 //! The roof of a function: a plain loop of full-width vector loads and ordinary stores with the same streams, side by
-//! side as a one-pass codec would have them, and no arithmetic (what is read is folded by XOR into what is written, so
+//! side as a one-pass codec has them, and no arithmetic (what is read is folded by XOR into what is written, so
 //! that no load can be left out). `update` must be as long as `read`, twice as long (16-bit gradients, f32 residuals),
-//! or stand alone; `write` stands alone. Overwrites `update`, `write` and `write_payload`.
+//! or stand alone; `write` stands alone. Payloads
+//! are equally long. Whole lines of 64 bytes are moved. Overwrites `update`, `write` and `write_payload`.
 void stream(traffic const& what);
 
 }  // namespace gradwire::bench
