@@ -1,0 +1,184 @@
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include <gradwire/codec.hpp>
+
+#include "compressors/blocks.hpp"
+#include "compressors/feedback/format.hpp"
+#include "compressors/onebit/format.hpp"
+
+namespace gradwire::onebit {
+
+//! Positions in codec_entry::keys.
+inline constexpr std::size_t block_key = 0;
+
+[[nodiscard]] inline bool sign(std::byte const* signs, std::size_t i) noexcept {
+  return (std::to_integer<unsigned>(signs[i / 8]) >> (i % 8) & 1u) != 0;
+}
+
+[[nodiscard]] inline block_header read_header(std::byte const* from) noexcept {
+  block_header header;
+  std::memcpy(&header, from, sizeof header);
+  return header;
+}
+
+//! A source: scale·ΣD + residual (null: none) over one block of several payloads. An element goes to `sums` when it is
+//! looked at.
+struct summed {
+  std::span<std::byte const* const> payloads;
+  std::size_t offset;  //!< of the block in each payload
+  float scale;
+  float const* residual;
+  float* sums;
+
+  [[nodiscard]] float at(std::size_t i) const noexcept {
+    float total = 0;
+    for (std::size_t p = 0; p < payloads.size(); ++p) {
+      std::byte const* const from = payloads[p] + offset;
+      float const x = decoded(read_header(from).scale, sign(from + sizeof(block_header), i));
+      total = p == 0 ? x : total + x;
+    }
+    return sums[i] = residual == nullptr ? scale * total : feedback::add(residual[i], scale, total);
+  }
+};
+
+//! The plain loops: the definition of the bytes.
+struct reference_loops {
+  //! Writes the sign words of `count` elements to `signs`; returns ‖factor·x‖₁. `factor` is a power of two.
+  template <class Source>
+  static float sum_and_signs(Source const& source, std::size_t count, std::byte* signs, float factor = 1.0f) {
+    float lane[lanes] = {};
+    std::uint32_t word = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      float const x = source.at(i);
+      lane[i % lanes] += magnitude(x) * factor;
+      word |= static_cast<std::uint32_t>(negative(x)) << (i % lanes);
+      if (i % lanes == lanes - 1 || i + 1 == count) {
+        std::memcpy(signs + i / lanes * sizeof word, &word, sizeof word);
+        word = 0;
+      }
+    }
+    return sum_lanes(lane);
+  }
+
+  //! residual = x − D(x). `residual` may be part of the source.
+  template <class Source>
+  static void keep_loss(Source const& source, std::size_t count, float scale, float* residual) {
+    for (std::size_t i = 0; i < count; ++i) {
+      float const x = source.at(i);
+      residual[i] = x - decoded(scale, negative(x));
+    }
+  }
+
+  //! out = ±value, or out += ±value.
+  template <bool Add, class T>
+  static void decode(std::byte const* signs, std::size_t count, float value, T* out) {
+    for (std::size_t i = 0; i < count; ++i) {
+      float const x = decoded(value, sign(signs, i));
+      out[i] = from_float<T>(Add ? to_float(out[i]) + x : x);
+    }
+  }
+};
+
+//! blocks::functions' Coder: what happens to a block, with the loops left open.
+template <class Loops>
+class coder {
+ public:
+  explicit coder(param_values const& params) : size_{params.integer(block_key)} {}
+
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  [[nodiscard]] std::size_t bytes(std::size_t count) const noexcept { return block_bytes(count); }
+
+  template <class Source>
+  void encode(Source const& source, blocks::block const& block, random_key, std::byte* to, std::byte const*,
+              float* residual) const {
+    encode_looking(source, source, block.count, to, residual);
+  }
+
+  void reduce_encode(blocks::shards const& parts, float scale, random_key, std::byte* to, std::byte const*,
+                     float* residual, float* sums) const {
+    for (std::byte const* const payload : parts.payloads) {
+      if (!finite(read(payload + parts.block.payload, parts.block).scale)) {
+        write_spoiled(parts.block.count, to);
+        return;
+      }
+    }
+    summed const first{parts.payloads, parts.block.payload, scale, residual, sums};
+    encode_looking(first, blocks::plain<float>{sums}, parts.block.count, to, residual);
+  }
+
+  template <bool Add, class T>
+  void decode(std::byte const* from, std::byte const*, blocks::block const& block, T* out, float scale) const {
+    block_header const header = read(from, block);
+    if (!finite(header.scale)) {
+      for (std::size_t i = 0; i < block.count; ++i) out[i] = from_float<T>(header.scale);
+      return;
+    }
+    Loops::template decode<Add>(from + sizeof header, block.count, scale * header.scale, out);
+  }
+
+ private:
+  //! `again` has the same elements as `first`, which is looked at once only.
+  template <class First, class Again>
+  static void encode_looking(First const& first, Again const& again, std::size_t count, std::byte* to,
+                             float* residual) {
+    std::byte* const signs = to + sizeof(block_header);
+    block_header header{mean(Loops::sum_and_signs(first, count, signs), count)};
+    if (std::isinf(header.scale)) {
+      float const shrunk = reference_loops::sum_and_signs(again, count, signs, shrink);
+      header.scale = finite(shrunk) ? unshrunk_mean(shrunk, count) : shrunk;
+    }
+    if (!finite(header.scale)) {
+      write_spoiled(count, to);
+      return;
+    }
+    if (nearly_equal(header.scale, magnitude(again.at(0))) && has_one_magnitude(again, count)) {
+      header.scale = magnitude(again.at(0));
+    }
+    std::memcpy(to, &header, sizeof header);
+    if (residual != nullptr) Loops::keep_loss(again, count, header.scale, residual);
+  }
+
+  template <class Source>
+  static bool has_one_magnitude(Source const& source, std::size_t count) {
+    float const first = magnitude(source.at(0));
+    for (std::size_t begin = 0; begin < count; begin += lanes) {
+      bool equal = true;
+      for (std::size_t i = begin; i < std::min(begin + lanes, count); ++i) equal &= magnitude(source.at(i)) == first;
+      if (!equal) return false;
+    }
+    return true;
+  }
+
+  static void write_spoiled(std::size_t count, std::byte* to) {
+    block_header const header{std::bit_cast<float>(spoiled_bits)};
+    std::memcpy(to, &header, sizeof header);
+    std::memset(to + sizeof header, 0, block_bytes(count) - sizeof header);
+  }
+
+  static block_header read(std::byte const* from, blocks::block const& block) {
+    block_header const header = read_header(from);
+    if (!valid_scale(header.scale))
+      blocks::corrupt("onebit", "has a scale that is negative or infinite", block.payload);
+    if (std::size_t const used = block.count % lanes; used != 0) {
+      std::uint32_t last;
+      std::memcpy(&last, from + block_bytes(block.count) - sizeof last, sizeof last);
+      if (last >> used != 0) blocks::corrupt("onebit", "has sign bits behind its last element", block.payload);
+    }
+    return header;
+  }
+
+  std::size_t size_;
+};
+
+//! The Highway path: the same bytes.
+extern codec_functions const fast;
+
+}  // namespace gradwire::onebit

@@ -1,0 +1,363 @@
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include <gradwire/codec.hpp>
+
+#include "compressors/blocks.hpp"
+#include "compressors/feedback/format.hpp"
+#include "compressors/quant/format.hpp"
+
+namespace gradwire::quant {
+
+//! Positions in codec_entry::keys.
+inline constexpr std::size_t bits_key = 0;
+inline constexpr std::size_t block_key = 1;
+inline constexpr std::size_t scale_key = 2;
+inline constexpr std::size_t round_key = 3;
+
+//! The keys' values.
+struct settings {
+  unsigned bits;
+  std::size_t block;
+  scaling scale;
+  rounding round;
+
+  explicit settings(param_values const& params)
+      : bits{static_cast<unsigned>(params.integer(bits_key))},
+        block{params.integer(block_key)},
+        scale{static_cast<scaling>(params.integer(scale_key))},
+        round{static_cast<rounding>(params.integer(round_key))} {}
+
+  [[nodiscard]] bool is_centred() const noexcept { return centred(scale, bits); }
+  [[nodiscard]] std::size_t bytes(std::size_t count) const noexcept {
+    return header_bytes(scale) + code_bytes(count, bits);
+  }
+};
+
+//! Elements whose codes and random numbers are kept at a time between the steps of encoding: they stay in the
+//! first-level cache.
+inline constexpr std::size_t piece = 1024;
+//! Room behind them for a whole vector of any width.
+inline constexpr std::size_t slack = 64;
+
+//! A source from its element `at` on.
+template <class T>
+[[nodiscard]] blocks::plain<T> from(blocks::plain<T> const& source, std::size_t at) {
+  return {source.values + at};
+}
+template <class T>
+[[nodiscard]] blocks::corrected<T> from(blocks::corrected<T> const& source, std::size_t at) {
+  return {source.values + at, source.residual + at};
+}
+
+//! A source: the sum of decoded blocks, at most four at a time, on top of `before` (null: nothing); with Last: scaled,
+//! and `residual` (null: none) added. An element goes to `sums` when it is looked at.
+template <bool Centred, bool Last>
+struct summed {
+  struct part {
+    std::byte const* codes;
+    grid levels;  //!< with factor 1
+  };
+  static constexpr std::size_t most = 4;
+
+  part parts[most];
+  std::size_t size;
+  unsigned bits;
+  std::size_t readable;  //!< bytes from `codes` to the end of the payload
+  float const* before;
+  float scale;
+  float const* residual;
+  float* sums;
+
+  [[nodiscard]] float at(std::size_t i) const noexcept;
+};
+
+//! Code i of a bit string.
+[[nodiscard]] inline std::int32_t read_code(std::byte const* codes, std::size_t i, bool is_centred,
+                                            unsigned bits) noexcept {
+  std::size_t const bit = i * bits;
+  std::uint32_t field = std::to_integer<std::uint32_t>(codes[bit / 8]) >> (bit % 8);
+  if (bit % 8 + bits > 8) field |= std::to_integer<std::uint32_t>(codes[bit / 8 + 1]) << (8 - bit % 8);
+  return code_of_field(field, is_centred, bits);
+}
+
+template <bool Centred, bool Last>
+float summed<Centred, Last>::at(std::size_t i) const noexcept {
+  float total = before == nullptr ? 0 : before[i];
+  for (std::size_t p = 0; p < size; ++p) {
+    float const x = level(parts[p].levels, Centred, read_code(parts[p].codes, i, Centred, bits));
+    total = p == 0 && before == nullptr ? x : total + x;
+  }
+  if constexpr (Last) total = residual == nullptr ? scale * total : feedback::add(residual[i], scale, total);
+  return sums[i] = total;
+}
+
+//! The plain loops: the definition of the bytes.
+struct reference_loops {
+  static constexpr bool sums_in_registers = false;
+
+  template <bool AbsMax, class Source>
+  static extent find_extent(Source const& source, std::size_t count) {
+    extent found{source.at(0), source.at(0), true};
+    float most = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      float const x = source.at(i);
+      found.finite = found.finite && finite(x);
+      most = magnitude(x) > most ? magnitude(x) : most;
+      found.low = x < found.low ? x : found.low;
+      found.high = x > found.high ? x : found.high;
+    }
+    if constexpr (AbsMax) return {0.0f - most, most, found.finite};
+    return {found.low + 0.0f, found.high + 0.0f, found.finite};
+  }
+
+  //! `numbers`: the random numbers of `count` elements, 16 bits each; of elements first … in the tensor.
+  static void draw(random_key key, std::uint32_t tensor_id, std::size_t first, std::size_t count,
+                   std::uint16_t* numbers) {
+    for (std::size_t i = 0; i < count; ++i) {
+      numbers[i] = static_cast<std::uint16_t>(random_number(key, tensor_id, first + i));
+    }
+  }
+
+  //! Writes one byte per element: the code's lower bits, those in `mask`. `numbers` is read with Stochastic only.
+  //! `residual` (null: none; may be part of the source) = x − level(code).
+  template <bool Centred, bool Stochastic, class Source>
+  static void encode(Source const& source, std::size_t count, grid const& g, unsigned mask,
+                     std::uint16_t const* numbers, std::uint8_t* codes, float* residual) {
+    for (std::size_t i = 0; i < count; ++i) {
+      float const x = source.at(i);
+      std::int32_t const code =
+          Stochastic ? code_stochastic(g, Centred, x, numbers[i] & random_mask) : code_nearest(g, Centred, x);
+      codes[i] = static_cast<std::uint8_t>(static_cast<unsigned>(code) & mask);
+      if (residual != nullptr) residual[i] = x - level(g, Centred, code);
+    }
+  }
+
+  //! `count` codes as a bit string of code_bytes(count, bits) bytes. `codes` has `slack` more bytes, to be overwritten.
+  static void pack(std::uint8_t* codes, std::size_t count, unsigned bits, std::byte* to, std::byte const*) {
+    std::uint64_t pending = 0;
+    unsigned held = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      pending |= std::uint64_t{codes[i]} << held;
+      held += bits;
+      if (held >= 32 || i + 1 == count) {
+        auto const word = static_cast<std::uint32_t>(pending);
+        std::memcpy(to, &word, sizeof word);
+        to += sizeof word;
+        pending >>= 32;
+        held = held >= 32 ? held - 32 : 0;
+        if (i + 1 == count && held != 0) {
+          auto const last = static_cast<std::uint32_t>(pending);
+          std::memcpy(to, &last, sizeof last);
+        }
+      }
+    }
+  }
+
+  //! out = scale·level, or out += scale·level, for elements begin … end − 1 of a block.
+  template <bool Centred, bool Add, class T>
+  static void decode(std::byte const* codes, std::byte const*, std::size_t begin, std::size_t end, unsigned bits,
+                     grid const& g, float scale, T* out) {
+    for (std::size_t i = begin; i < end; ++i) {
+      float const x = level(g, Centred, read_code(codes, i, Centred, bits));
+      out[i] = from_float<T>(Add ? feedback::add(to_float(out[i]), scale, x) : scale * x);
+    }
+  }
+};
+
+//! blocks::functions' Coder: what happens to a block, with the loops left open.
+template <class Loops>
+class coder {
+ public:
+  explicit coder(param_values const& params) : set_{params} {}
+
+  [[nodiscard]] std::size_t size() const noexcept { return set_.block; }
+  [[nodiscard]] std::size_t bytes(std::size_t count) const noexcept { return set_.bytes(count); }
+
+  template <class Source>
+  void encode(Source const& source, blocks::block const& block, random_key key, std::byte* to, std::byte const* end,
+              float* residual) const {
+    encode_between(look(source, block.count), source, block, key, to, end, residual);
+  }
+
+  void reduce_encode(blocks::shards const& parts, float scale, random_key key, std::byte* to, std::byte const* end,
+                     float* residual, float* sums) const {
+    blocks::block const& block = parts.block;
+    extent const found = sum(parts, scale, residual, sums);
+    encode_between(found, blocks::plain<float>{sums}, block, key, to, end, residual);
+  }
+
+  template <bool Add, class T>
+  void decode(std::byte const* from, std::byte const* end, blocks::block const& block, T* out, float scale) const {
+    extent const found = read(from, block);
+    if (!found.finite) {
+      for (std::size_t i = 0; i < block.count; ++i) out[i] = from_float<T>(std::bit_cast<float>(spoiled_bits));
+      return;
+    }
+    grid const g = make_grid(found, set_.scale, set_.bits);
+    from += header_bytes(set_.scale);
+    if (g.factor == 1.0f) {
+      decode_codes<Loops, Add>(from, end, block, g, scale, out);
+    } else {
+      decode_codes<reference_loops, Add>(from, end, block, g, scale, out);
+    }
+  }
+
+ private:
+  template <class Source>
+  extent look(Source const& source, std::size_t count) const {
+    return set_.scale == scaling::absmax ? Loops::template find_extent<true>(source, count)
+                                         : Loops::template find_extent<false>(source, count);
+  }
+
+  template <class Source>
+  void encode_between(extent const& found, Source const& source, blocks::block const& block, random_key key,
+                      std::byte* to, std::byte const* end, float* residual) const {
+    if (!found.finite) {
+      std::memset(to, 0, bytes(block.count));
+      write_header(std::bit_cast<float>(spoiled_bits), std::bit_cast<float>(spoiled_bits), to);
+      return;
+    }
+    write_header(found.low, found.high, to);
+    grid const g = make_grid(found, set_.scale, set_.bits);
+    to += header_bytes(set_.scale);
+    // The fast loops leave the factor out.
+    if (g.factor == 1.0f) {
+      encode_codes<Loops>(source, block, key, g, to, end, residual);
+    } else {
+      encode_codes<reference_loops>(source, block, key, g, to, end, residual);
+    }
+  }
+
+  //! sums = scale·ΣD + residual (null: none); returns what a look at them finds.
+  extent sum(blocks::shards const& parts, float scale, float const* residual, float* sums) const {
+    if constexpr (Loops::sums_in_registers) {
+      extent found;
+      if (set_.is_centred() ? sum_in_registers<true>(parts, scale, residual, sums, found)
+                            : sum_in_registers<false>(parts, scale, residual, sums, found)) {
+        return found;
+      }
+    }
+    blocks::block const& block = parts.block;
+    bool first = true;
+    for (std::byte const* const payload : parts.payloads) {
+      std::byte const* const from = payload + block.payload;
+      first ? decode<false>(from, payload + parts.bytes, block, sums, 1.0f)
+            : decode<true>(from, payload + parts.bytes, block, sums, 1.0f);
+      first = false;
+    }
+    for (std::size_t i = 0; i < block.count; ++i) {
+      sums[i] = residual == nullptr ? scale * sums[i] : feedback::add(residual[i], scale, sums[i]);
+    }
+    return look(blocks::plain<float>{sums}, block.count);
+  }
+
+  //! False when a block has no numbers, or has numbers that need a factor.
+  template <bool Centred>
+  bool sum_in_registers(blocks::shards const& shards, float scale, float const* residual, float* sums,
+                        extent& found) const {
+    constexpr std::size_t most = summed<Centred, false>::most;
+    std::size_t const header = header_bytes(set_.scale);
+    auto const sum_some = [&]<bool Last>(std::size_t begin, std::size_t size) {
+      summed<Centred, Last> source{.parts = {},
+                                   .size = size,
+                                   .bits = set_.bits,
+                                   .readable = shards.bytes - shards.block.payload - header,
+                                   .before = begin == 0 ? nullptr : sums,
+                                   .scale = scale,
+                                   .residual = residual,
+                                   .sums = sums};
+      for (std::size_t p = 0; p < size; ++p) {
+        std::byte const* const from = shards.payloads[begin + p] + shards.block.payload;
+        extent const one = read(from, shards.block);
+        source.parts[p] = {from + header, make_grid(one, set_.scale, set_.bits)};
+        if (!one.finite || source.parts[p].levels.factor != 1.0f) return false;
+      }
+      found = look(source, shards.block.count);
+      return true;
+    };
+    std::size_t const size = shards.payloads.size();
+    std::size_t begin = 0;
+    for (; begin + most < size; begin += most) {
+      if (!sum_some.template operator()<false>(begin, most)) return false;
+    }
+    return sum_some.template operator()<true>(begin, size - begin);
+  }
+
+  template <class With, class Source>
+  void encode_codes(Source const& source, blocks::block const& block, random_key key, grid const& g, std::byte* to,
+                    std::byte const* end, float* residual) const {
+    alignas(64) std::uint8_t codes[piece + slack];
+    alignas(64) std::uint16_t numbers[piece + slack];
+    unsigned const mask = (1u << set_.bits) - 1u;
+    for (std::size_t at = 0; at < block.count; at += piece) {
+      std::size_t const count = std::min(piece, block.count - at);
+      auto const part = quant::from(source, at);
+      float* const kept = residual == nullptr ? nullptr : residual + at;
+      if (set_.round == rounding::stochastic) {
+        With::draw(key, block.tensor_id, block.first + at, count, numbers);
+        set_.is_centred() ? With::template encode<true, true>(part, count, g, mask, numbers, codes, kept)
+                          : With::template encode<false, true>(part, count, g, mask, numbers, codes, kept);
+      } else {
+        set_.is_centred() ? With::template encode<true, false>(part, count, g, mask, numbers, codes, kept)
+                          : With::template encode<false, false>(part, count, g, mask, numbers, codes, kept);
+      }
+      With::pack(codes, count, set_.bits, to + code_bytes(at, set_.bits), end);
+    }
+  }
+
+  template <class With, bool Add, class T>
+  void decode_codes(std::byte const* codes, std::byte const* end, blocks::block const& block, grid const& g,
+                    float scale, T* out) const {
+    set_.is_centred() ? With::template decode<true, Add>(codes, end, 0, block.count, set_.bits, g, scale, out)
+                      : With::template decode<false, Add>(codes, end, 0, block.count, set_.bits, g, scale, out);
+  }
+
+  void write_header(float low, float high, std::byte* to) const {
+    if (set_.scale == scaling::absmax) {
+      absmax_header const header{high};
+      std::memcpy(to, &header, sizeof header);
+    } else {
+      minmax_header const header{low, high};
+      std::memcpy(to, &header, sizeof header);
+    }
+  }
+
+  extent read(std::byte const* from, blocks::block const& block) const {
+    std::size_t const used = block.count * set_.bits % 32;
+    std::uint32_t last = 0;
+    if (used != 0) std::memcpy(&last, from + bytes(block.count) - sizeof last, sizeof last);
+    if (used != 0 && last >> used != 0)
+      blocks::corrupt("quant", "has code bits behind its last element", block.payload);
+    if (set_.scale == scaling::absmax) {
+      absmax_header header;
+      std::memcpy(&header, from, sizeof header);
+      auto const bits = std::bit_cast<std::uint32_t>(header.absmax);
+      if (bits >= 0x7f800000u && bits != spoiled_bits) {
+        blocks::corrupt("quant", "has a maximum that is negative or infinite", block.payload);
+      }
+      return {0.0f - header.absmax, header.absmax, bits != spoiled_bits};
+    }
+    minmax_header header;
+    std::memcpy(&header, from, sizeof header);
+    bool const spoiled = std::bit_cast<std::uint32_t>(header.min) == spoiled_bits &&
+                         std::bit_cast<std::uint32_t>(header.max) == spoiled_bits;
+    if (!spoiled && !(finite(header.min) && finite(header.max) && header.min <= header.max)) {
+      blocks::corrupt("quant", "has a minimum over its maximum, or an infinite one", block.payload);
+    }
+    return {header.min, header.max, !spoiled};
+  }
+
+  settings set_;
+};
+
+//! The Highway path: the same bytes.
+extern codec_functions const fast;
+
+}  // namespace gradwire::quant

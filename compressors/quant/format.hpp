@@ -1,0 +1,148 @@
+#pragma once
+//! quant's bytes and arithmetic, for host and device. A block of m elements with b bits each:
+//!   absmax_header or minmax_header
+//!   ⌈b·m/32⌉ words   a bit string, lowest bit of the lowest byte first: code i in bits b·i … b·i + b − 1; then 0
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include <gradwire/codec.hpp>
+#include <gradwire/macros.hpp>
+
+#include "core/random.hpp"
+
+namespace gradwire::quant {
+
+enum class scaling : std::uint8_t { absmax, minmax };
+enum class rounding : std::uint8_t { nearest, stochastic };
+
+struct absmax_header {
+  float absmax;
+};
+struct minmax_header {
+  float min;
+  float max;
+};
+static_assert(sizeof(absmax_header) == 4 && sizeof(minmax_header) == 8);
+
+[[nodiscard]] GW_HD constexpr std::size_t header_bytes(scaling scale) noexcept {
+  return scale == scaling::absmax ? sizeof(absmax_header) : sizeof(minmax_header);
+}
+[[nodiscard]] GW_HD constexpr std::size_t code_bytes(std::size_t count, unsigned bits) noexcept {
+  return (count * bits + 31) / 32 * 4;
+}
+
+//! In the header of a spoiled block, in each field; its codes are 0.
+inline constexpr std::uint32_t spoiled_bits = 0x7fc00000u;
+
+//! What the first look at a block finds: lowest and highest element (absmax: −max|x| and max|x|). Zeros are positive.
+struct extent {
+  float low;
+  float high;
+  bool finite;
+};
+
+//! The levels of a block, in numbers multiplied by `factor`, a power of two that keeps what follows from overflow and
+//! from subnormal numbers. Codes are q = −top … top, level q·unit (absmax with 2 bits and more: "centred"), or
+//! q = 0 … top, level low + q·unit. The levels at both ends are exactly low and high.
+struct grid {
+  float factor;
+  float low;
+  float high;
+  float inverse;  //!< 1/unit
+  float unit;
+  float top;
+  extent ends;  //!< without the factor, under which a small end can vanish beside a huge one
+};
+
+//! absmax with one bit has no room for a zero: its two levels are −max|x| and max|x|, a grid from low to high.
+[[nodiscard]] GW_HD constexpr bool centred(scaling scale, unsigned bits) noexcept {
+  return scale == scaling::absmax && bits > 1;
+}
+
+[[nodiscard]] GW_HD constexpr unsigned top_code(scaling scale, unsigned bits) noexcept {
+  return (1u << (centred(scale, bits) ? bits - 1u : bits)) - 1u;
+}
+
+[[nodiscard]] GW_HD constexpr float magnitude(float x) noexcept {
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) & 0x7fffffffu);
+}
+
+//! Next float above x ≥ 0.
+[[nodiscard]] GW_HD constexpr float above(float x) noexcept {
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) + 1u);
+}
+
+[[nodiscard]] GW_HD constexpr grid make_grid(extent range, scaling scale, unsigned bits) noexcept {
+  float const most = magnitude(range.low) < magnitude(range.high) ? magnitude(range.high) : magnitude(range.low);
+  float const factor = most >= 0x1p64f ? 0x1p-64f : (most < 0x1p-64f && most > 0.0f ? 0x1p64f : 1.0f);
+  float const low = range.low * factor;
+  float const high = range.high * factor;
+  float const top = static_cast<float>(top_code(scale, bits));
+  if (centred(scale, bits)) {
+    // The quotient is rounded up, so that top·unit ≥ high and the clamp of level() gives the ends exactly.
+    return {factor, low, high, high > 0.0f ? top / high : 0.0f, above(high / top), top, range};
+  }
+  float const span = high - low;
+  return {factor, low, high, span > 0.0f ? top / span : 0.0f, span / top, top, range};
+}
+
+//! To nearest, ties to even, for |x| ≤ 2^22: the last place of 1.5·2^23 + x counts ones.
+inline constexpr float to_integer = 0x1.8p23f;
+[[nodiscard]] GW_HD constexpr std::int32_t nearest(float x) noexcept {
+  return std::bit_cast<std::int32_t>(x + to_integer) - std::bit_cast<std::int32_t>(to_integer);
+}
+
+//! Stochastic rounding works on multiples of 2^-14 of a unit and draws 14 bits: the expected value is off by at most
+//! 2^-15 of a unit, and what lies on a level stays there.
+inline constexpr unsigned random_bits = 14;
+inline constexpr std::uint32_t random_mask = (1u << random_bits) - 1u;
+inline constexpr float random_scale = 0x1p14f;
+static_assert(random_scale == 1u << random_bits);
+
+//! One block of random numbers serves 8 elements, in order: 16 bits each, of which the lower 14 are used.
+inline constexpr std::size_t elements_per_random_block = 8;
+
+[[nodiscard]] GW_HD inline std::uint32_t random_number(random_key key, std::uint32_t tensor_id, std::uint64_t element) {
+  std::uint32_t const word = random_block(key, tensor_id, element / 8)[element % 8 / 2];
+  return (element % 2 == 0 ? word : word >> 16) & random_mask;
+}
+
+[[nodiscard]] GW_HD constexpr std::int32_t code_nearest(grid const& g, bool is_centred, float x) noexcept {
+  float const scaled = x * g.factor;
+  return nearest((is_centred ? scaled : scaled - g.low) * g.inverse);
+}
+
+[[nodiscard]] GW_HD constexpr std::int32_t code_stochastic(grid const& g, bool is_centred, float x,
+                                                           std::uint32_t number) noexcept {
+  float const scaled = x * g.factor;
+  float const fixed = (is_centred ? scaled : scaled - g.low) * (g.inverse * random_scale);
+  return (nearest(fixed) + static_cast<std::int32_t>(number)) >> random_bits;
+}
+
+//! What a receiver makes of a code.
+[[nodiscard]] GW_HD constexpr float level(grid const& g, bool is_centred, std::int32_t code) noexcept {
+  float const q = static_cast<float>(code);
+  float value = q * g.unit;
+  if (is_centred) {
+    value = value < g.low ? g.low : (g.high < value ? g.high : value);
+  } else {
+    if (q == 0.0f) return g.ends.low;
+    if (q == g.top) return g.ends.high;
+    value = g.low + value;
+  }
+  return value * (1.0f / g.factor);
+}
+
+//! A b-bit field as a code: centred ones are two's complement.
+[[nodiscard]] GW_HD constexpr std::int32_t code_of_field(std::uint32_t field, bool is_centred, unsigned bits) noexcept {
+  std::uint32_t const left = field << (32u - bits);
+  return is_centred ? static_cast<std::int32_t>(left) >> (32u - bits) : static_cast<std::int32_t>(left >> (32u - bits));
+}
+
+[[nodiscard]] GW_HD constexpr bool finite(float x) noexcept {
+  return (std::bit_cast<std::uint32_t>(x) & 0x7f800000u) != 0x7f800000u;
+}
+
+}  // namespace gradwire::quant
