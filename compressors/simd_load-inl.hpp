@@ -92,21 +92,22 @@ HWY_INLINE hn::Vec<D> widen_bf16(D d, half_words<D> words) {
   return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(hn::RebindToUnsigned<D>{}, words)));
 }
 
-//! As narrow_bf16 where no NaN has bits that rounding would carry out of its mantissa.
+//! The bf16 bits in the upper half of each lane, and what is left over below, where no NaN has bits that rounding would
+//! carry out of its mantissa.
 template <class D>
 HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> round_bf16(D, hn::Vec<D> values) {
   hn::RebindToUnsigned<D> const du;
   auto const bits = hn::BitCast(du, values);
   auto const odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
-  return hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(du, 0x7fffu)), odd));
+  return hn::Add(hn::Add(bits, hn::Set(du, 0x7fffu)), odd);
 }
 
 template <class D>
 HWY_INLINE half_words<D> narrow_bf16(D d, hn::Vec<D> values) {
   hn::RebindToUnsigned<D> const du;
-  auto const nan = hn::Or(hn::ShiftRight<16>(hn::BitCast(du, values)), hn::Set(du, 0x40u));
+  auto const nan = hn::Or(hn::BitCast(du, values), hn::Set(du, 0x400000u));
   auto const result = hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(values)), nan, round_bf16(d, values));
-  return hn::DemoteTo(hn::Rebind<std::uint16_t, D>{}, hn::BitCast(hn::RebindToSigned<D>{}, result));
+  return hn::DemoteTo(hn::Rebind<std::uint16_t, D>{}, hn::BitCast(hn::RebindToSigned<D>{}, hn::ShiftRight<16>(result)));
 }
 
 //! Lanes of f32 to the words of a 16-bit T and back.
@@ -138,6 +139,35 @@ HWY_INLINE void store_words(D, half_words<D> words, std::byte* to) {
   hn::StoreU(words, d16, &word);
   std::memcpy(to, &word, sizeof word);
 #else
+  hn::StoreU(words, d16, reinterpret_cast<std::uint16_t*>(to));
+#endif
+}
+
+//! Twice Lanes(d) words to `to`, as one vector: half the stores, so that twice as many lines are on their way at once.
+template <class D>
+HWY_INLINE void store_words(D d, half_words<D> first, half_words<D> second, std::byte* to) {
+#if HWY_TARGET == HWY_SCALAR
+  store_words(d, first, to);
+  store_words(d, second, to + sizeof(std::uint16_t));
+#else
+  static_cast<void>(d);
+  hn::Repartition<std::uint16_t, D> const d16;
+  hn::StoreU(hn::Combine(d16, second, first), d16, reinterpret_cast<std::uint16_t*>(to));
+#endif
+}
+
+//! The upper halves of the lanes of both vectors to `to`.
+template <class D, class V>
+HWY_INLINE void store_upper_words(D d, V first, V second, std::byte* to) {
+#if HWY_TARGET == HWY_SCALAR
+  hn::Rebind<std::uint16_t, D> const d16;
+  hn::RebindToSigned<D> const di;
+  auto const narrowed = [&](V lane) { return hn::DemoteTo(d16, hn::BitCast(di, hn::ShiftRight<16>(lane))); };
+  store_words(d, narrowed(first), narrowed(second), to);
+#else
+  static_cast<void>(d);
+  hn::Repartition<std::uint16_t, D> const d16;
+  auto const words = hn::ConcatOdd(d16, hn::BitCast(d16, second), hn::BitCast(d16, first));
   hn::StoreU(words, d16, reinterpret_cast<std::uint16_t*>(to));
 #endif
 }

@@ -21,24 +21,33 @@ using namespace gradwire::HWY_NAMESPACE;  // NOLINT(google-build-using-namespace
 using lanes = hn::ScalableTag<float>;
 using vector = hn::Vec<lanes>;
 
-// pack() and back: writes the wire elements and returns what a receiver will read.
-template <class Wire>
-HWY_INLINE vector put(lanes d, vector corrected, std::byte* to) {
+HWY_INLINE vector one_nan(lanes d, vector values) {
   auto const nan = hn::BitCast(d, hn::Set(hn::RebindToUnsigned<lanes>{}, 0x7fc00000u));
-  auto const values = hn::IfThenElse(hn::IsNaN(corrected), nan, corrected);
+  return hn::IfThenElse(hn::IsNaN(values), nan, values);
+}
+
+// pack() and back for two vectors: writes their wire elements and makes them what a receiver will read.
+template <class Wire>
+HWY_INLINE void put(lanes d, vector& first, vector& second, std::byte* to) {
+  first = one_nan(d, first);
+  second = one_nan(d, second);
   if constexpr (std::is_same_v<Wire, float>) {
-    store_as<float>(d, values, to);
-    return values;
+    store_as<float>(d, first, to);
+    store_as<float>(d, second, to + hn::Lanes(d) * sizeof(float));
   } else if constexpr (std::is_same_v<Wire, bf16>) {
-    // The one NaN rounds to itself, and what was rounded is read back before it is narrowed.
-    auto const rounded = round_bf16(d, values);
-    store_words(d, hn::DemoteTo(hn::Rebind<std::uint16_t, lanes>{}, hn::BitCast(hn::RebindToSigned<lanes>{}, rounded)),
-                to);
-    return hn::BitCast(d, hn::ShiftLeft<16>(rounded));
+    // The one NaN rounds to itself, and the upper half of what was rounded is what a receiver reads.
+    hn::RebindToUnsigned<lanes> const du;
+    auto const rounded0 = round_bf16(d, first);
+    auto const rounded1 = round_bf16(d, second);
+    store_upper_words(d, rounded0, rounded1, to);
+    first = hn::BitCast(d, hn::And(rounded0, hn::Set(du, 0xffff0000u)));
+    second = hn::BitCast(d, hn::And(rounded1, hn::Set(du, 0xffff0000u)));
   } else {
-    auto const words = narrow<Wire>(d, values);
-    store_words(d, words, to);
-    return widen<Wire>(d, words);
+    auto const words0 = narrow<Wire>(d, first);
+    auto const words1 = narrow<Wire>(d, second);
+    store_words(d, words0, words1, to);
+    first = widen<Wire>(d, words0);
+    second = widen<Wire>(d, words1);
   }
 }
 
@@ -49,20 +58,37 @@ HWY_INLINE vector keep(vector corrected, vector decoded, vector old) {
 // The runs take `count` elements, a multiple of this many vectors.
 constexpr std::size_t vectors = 4;
 
+// Encodes two vectors of corrected gradients and keeps what that lost.
+template <class Wire>
+HWY_INLINE void put_and_keep(lanes d, vector corrected0, vector corrected1, vector old0, vector old1, float* residual,
+                             std::byte* to) {
+  vector decoded0 = corrected0;
+  vector decoded1 = corrected1;
+  put<Wire>(d, decoded0, decoded1, to);
+  store(d, keep(corrected0, decoded0, old0), residual);
+  store(d, keep(corrected1, decoded1, old1), residual + hn::Lanes(d));
+}
+
 template <class Wire, class T>
 void encode_run(T const* in, std::size_t count, std::byte* payload) {
   lanes const d;
-  for (std::size_t i = 0; i < count; i += hn::Lanes(d)) put<Wire>(d, load(d, in + i), payload + i * sizeof(Wire));
+  std::size_t const n = hn::Lanes(d);
+  for (std::size_t i = 0; i < count; i += 2 * n) {
+    vector first = load(d, in + i);
+    vector second = load(d, in + i + n);
+    put<Wire>(d, first, second, payload + i * sizeof(Wire));
+  }
 }
 
 template <class Wire, class T>
 void feedback_run(T const* grad, float* residual, std::size_t count, std::byte* payload) {
   lanes const d;
-  for (std::size_t i = 0; i < count; i += hn::Lanes(d)) {
-    vector const old = load(d, residual + i);
-    vector const corrected = hn::Add(load(d, grad + i), old);
-    vector const decoded = put<Wire>(d, corrected, payload + i * sizeof(Wire));
-    store(d, keep(corrected, decoded, old), residual + i);
+  std::size_t const n = hn::Lanes(d);
+  for (std::size_t i = 0; i < count; i += 2 * n) {
+    vector const old0 = load(d, residual + i);
+    vector const old1 = load(d, residual + i + n);
+    put_and_keep<Wire>(d, hn::Add(load(d, grad + i), old0), hn::Add(load(d, grad + i + n), old1), old0, old1,
+                       residual + i, payload + i * sizeof(Wire));
   }
 }
 
@@ -85,17 +111,16 @@ void decode_add_run(std::byte const* payload, std::size_t count, T* out, float s
   }
 }
 
-// What is left to do with a vector of scaled sums; `residual` may be null.
+// What is left to do with two vectors of scaled sums; `residual` may be null.
 template <class Wire>
-HWY_INLINE void put_sum(lanes d, vector scaled, float* residual, std::byte* to) {
+HWY_INLINE void put_sums(lanes d, vector first, vector second, float* residual, std::byte* to) {
   if (residual == nullptr) {
-    put<Wire>(d, scaled, to);
+    put<Wire>(d, first, second, to);
     return;
   }
-  vector const old = load(d, residual);
-  vector const corrected = hn::Add(old, scaled);
-  vector const decoded = put<Wire>(d, corrected, to);
-  store(d, keep(corrected, decoded, old), residual);
+  vector const old0 = load(d, residual);
+  vector const old1 = load(d, residual + hn::Lanes(d));
+  put_and_keep<Wire>(d, hn::Add(old0, first), hn::Add(old1, second), old0, old1, residual, to);
 }
 
 // The payloads begin `at` bytes behind their pointers. `vectors` vectors at a time, so that the walk over the payloads
@@ -123,10 +148,9 @@ void reduce_run(std::span<std::byte const* const> payloads, std::size_t at, floa
     }
     float* const kept = residual == nullptr ? nullptr : residual + i;
     std::byte* const to = payload + byte;
-    put_sum<Wire>(d, hn::Mul(factor, sum0), kept, to);
-    put_sum<Wire>(d, hn::Mul(factor, sum1), kept == nullptr ? nullptr : kept + n, to + bytes);
-    put_sum<Wire>(d, hn::Mul(factor, sum2), kept == nullptr ? nullptr : kept + 2 * n, to + 2 * bytes);
-    put_sum<Wire>(d, hn::Mul(factor, sum3), kept == nullptr ? nullptr : kept + 3 * n, to + 3 * bytes);
+    put_sums<Wire>(d, hn::Mul(factor, sum0), hn::Mul(factor, sum1), kept, to);
+    put_sums<Wire>(d, hn::Mul(factor, sum2), hn::Mul(factor, sum3), kept == nullptr ? nullptr : kept + 2 * n,
+                   to + 2 * bytes);
   }
 }
 

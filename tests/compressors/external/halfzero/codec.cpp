@@ -1,9 +1,12 @@
-// An example of a codec outside the tree: every second element as f32, zero for the others. Built into the library with
-// -DGRADWIRE_EXTRA_CODECS=<this folder>; a program of its own would pass the same entry to register_codec.
+// An example of a codec outside the tree: the first element of each pair as f32, zero for the second. A pair with a
+// number that is not finite is sent as NaN. Built into the library with -DGRADWIRE_EXTRA_CODECS=<this folder>; a
+// program of its own would pass the same entry to register_codec.
 #include <gradwire/codec.hpp>
 
 #include <cstring>
+#include <limits>
 
+#include "compressors/feedback/format.hpp"
 #include "compressors/gradient.hpp"
 
 namespace gradwire {
@@ -16,7 +19,10 @@ void encode(exec const&, param_values const&, const_elements in, std::span<segme
   for (segment const& one : segments) {
     with_type(in, [&](auto const* values) {
       for (std::size_t i = 0; i < one.count; i += 2, payload += sizeof(float)) {
-        float const value = to_float(values[one.offset + i]);
+        float const unsent = i + 1 < one.count ? to_float(values[one.offset + i + 1]) : 0.0f;
+        float const first = to_float(values[one.offset + i]);
+        bool const is_sound = feedback::finite(first) && feedback::finite(unsent);
+        float const value = is_sound ? first : std::numeric_limits<float>::quiet_NaN();
         std::memcpy(payload, &value, sizeof value);
       }
     });
@@ -31,7 +37,8 @@ void decode(exec const&, param_values const&, std::byte const* payload, std::spa
         float value = 0;
         std::memcpy(&value, payload, sizeof value);
         values[one.offset + i] = from_float<T>(scale * value);
-        if (i + 1 < one.count) values[one.offset + i + 1] = from_float<T>(scale * (value - value));
+        float const second = feedback::finite(value) ? 0.0f : value;
+        if (i + 1 < one.count) values[one.offset + i + 1] = from_float<T>(second);
       }
     });
   }
