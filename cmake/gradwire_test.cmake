@@ -14,6 +14,8 @@ function(gradwire_test name)
     return()
   endif()
   add_executable(${name} ${ARG_SOURCES})
+  # Tests run for seconds and take minutes to optimise.
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   # Tests see the whole tree.
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE gradwire gradwire_flags ${ARG_LIBRARIES} GTest::gtest GTest::gtest_main)
