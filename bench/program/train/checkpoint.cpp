@@ -93,7 +93,8 @@ checkpoint parse(std::string_view bytes, std::string const& name, train_config c
   std::memcpy(&sum, bytes.data() + body.size(), sizeof sum);
   if (sum != checksum(body)) throw damaged();
   json const all = json::from_cbor(body);
-  for (auto const& [field, value] : fields_of(config).items()) {
+  json const expected = fields_of(config);
+  for (auto const& [field, value] : expected.items()) {
     json const& before = all.at("config").at(field);
     if (before == value) continue;
     throw program_error{
@@ -145,19 +146,21 @@ void save_checkpoint(communicator& comm, std::filesystem::path const& directory,
 
 checkpoint load_checkpoint(communicator& comm, std::filesystem::path const& directory, train_config const& config) {
   std::string const name = checkpoint_file(directory).string();
-  std::string bytes;
-  // The others learn of a missing file from its length.
-  std::string refusal;
+  // A mark, then the file; or another mark, then why it could not be read, so that every rank says the same.
+  constexpr char here = '+';
+  constexpr char refused = '-';
+  std::string message;
   if (comm.rank() == 0) {
     try {
-      bytes = read_file(name);
+      message = here + read_file(name);
     } catch (program_error const& failure) {
-      refusal = failure.what();
+      message = refused + std::string{failure.what()};
     }
   }
-  bytes = spread(comm, std::move(bytes));
-  if (bytes.empty()) throw program_error{"--resume: " + (refusal.empty() ? name + " is empty or missing" : refusal)};
-  return parse(bytes, name, config);
+  message = spread(comm, std::move(message));
+  std::string_view const content = std::string_view{message}.substr(1);
+  if (message.front() == refused) throw program_error{"--resume: " + std::string{content}};
+  return parse(content, name, config);
 }
 
 void restore(checkpoint const& from, std::span<weight> weights, optimizer& opt) {
