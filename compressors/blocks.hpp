@@ -41,6 +41,20 @@ struct corrected {
   [[nodiscard]] float at(std::size_t i) const noexcept { return to_float(values[i]) + residual[i]; }
 };
 
+//! A source whose elements go to `copy` as they are looked at: a second look finds them there, as floats.
+template <class Source>
+struct kept {
+  Source source;
+  float* copy;
+  [[nodiscard]] float at(std::size_t i) const noexcept { return copy[i] = source.at(i); }
+};
+
+//! Where the gradients of the next block lie, if there is one: for fetching ahead.
+struct upcoming {
+  std::byte const* gradient = nullptr;
+  std::size_t element_bytes = 0;
+};
+
 //! Payload bytes of `count` elements in blocks of `size`, where a block of m elements takes bytes_of(m).
 template <class BytesOf>
 [[nodiscard]] std::size_t encoded_bytes(std::size_t count, std::size_t size, BytesOf&& bytes_of) {
@@ -64,8 +78,9 @@ struct shards {
 
 //! The five functions of a codec from its work on one block. `Coder` is made from the parameters and has
 //!   size(), bytes(count)
-//!   encode(source, block, key, to, end, residual): `to` is the block's payload, `end` the end of the whole payload;
-//!     residual (null: none) gets what was lost
+//!   encode(source, values, block, key, to, end, residual, next): `values` has the source's elements once they were
+//!     looked at; `to` is the block's payload, `end` the end of the whole payload; residual (null: none) gets what was
+//!     lost
 //!   decode<Add>(from, end, block, out, scale)
 //!   reduce_encode(parts, scale, key, to, end, residual, sums): encodes scale·ΣD (+ residual); `sums` has room for a
 //!     block of floats
@@ -91,25 +106,52 @@ struct functions {
     return bytes;
   }
 
-  static void encode(exec const&, param_values const& params, const_elements in, std::span<segment const> segments,
+  //! Room for the longest block: it stays in the first-level cache between the two looks that encoding takes.
+  static buffer make_scratch(Coder const& coder, exec const& on, std::span<segment const> segments) {
+    std::size_t longest = 0;
+    for (segment const& one : segments) longest = std::max(longest, std::min(one.count, coder.size()));
+    return buffer{longest * sizeof(float), on.memory};
+  }
+
+  template <class T>
+  static upcoming after(block const& one, T const* gradients) {
+    return {reinterpret_cast<std::byte const*>(gradients + one.gradient + one.count), sizeof(T)};
+  }
+
+  static void encode(exec const& on, param_values const& params, const_elements in, std::span<segment const> segments,
                      random_key key, std::byte* payload) {
     Coder const coder{params};
     std::byte* const end = payload + payload_bytes(coder, segments);
-    with_type(in, [&]<class T>(T const* values) {
+    if (in.type == dtype::f32) {
+      auto const* const gradients = static_cast<float const*>(in.data);
       for_each(coder, segments, [&](block const& one) {
-        coder.encode(plain<T>{values + one.gradient}, one, key, payload + one.payload, end, nullptr);
+        float const* const values = gradients + one.gradient;
+        coder.encode(plain<float>{values}, values, one, key, payload + one.payload, end, nullptr,
+                     after(one, gradients));
+      });
+      return;
+    }
+    buffer scratch = make_scratch(coder, on, segments);
+    float* const values = scratch.as<float>().data();
+    with_type(in, [&]<class T>(T const* gradients) {
+      for_each(coder, segments, [&](block const& one) {
+        coder.encode(kept<plain<T>>{{gradients + one.gradient}, values}, values, one, key, payload + one.payload, end,
+                     nullptr, after(one, gradients));
       });
     });
   }
 
-  static void encode_with_feedback(exec const&, param_values const& params, const_elements grad, float* residual,
+  static void encode_with_feedback(exec const& on, param_values const& params, const_elements grad, float* residual,
                                    std::span<segment const> segments, random_key key, std::byte* payload) {
     Coder const coder{params};
     std::byte* const end = payload + payload_bytes(coder, segments);
-    with_type(grad, [&]<class T>(T const* values) {
+    buffer scratch = make_scratch(coder, on, segments);
+    float* const values = scratch.as<float>().data();
+    with_type(grad, [&]<class T>(T const* gradients) {
       for_each(coder, segments, [&](block const& one) {
-        float* const kept = residual + one.residual;
-        coder.encode(corrected<T>{values + one.gradient, kept}, one, key, payload + one.payload, end, kept);
+        float* const lost = residual + one.residual;
+        coder.encode(kept<corrected<T>>{{gradients + one.gradient, lost}, values}, values, one, key,
+                     payload + one.payload, end, lost, after(one, gradients));
       });
     });
   }
@@ -131,14 +173,11 @@ struct functions {
                             std::byte* payload) {
     Coder const coder{params};
     std::size_t const bytes = payload_bytes(coder, segments);
-    std::size_t longest = 0;
-    for (segment const& one : segments) longest = std::max(longest, std::min(one.count, coder.size()));
-    // One block of sums stays in the first-level cache between the two looks that encoding takes.
-    buffer scratch{longest * sizeof(float), on.memory};
+    buffer scratch = make_scratch(coder, on, segments);
     float* const sums = scratch.as<float>().data();
     for_each(coder, segments, [&](block const& one) {
-      float* const kept = residual == nullptr ? nullptr : residual + one.residual;
-      coder.reduce_encode(shards{payloads, bytes, one}, scale, key, payload + one.payload, payload + bytes, kept, sums);
+      float* const lost = residual == nullptr ? nullptr : residual + one.residual;
+      coder.reduce_encode(shards{payloads, bytes, one}, scale, key, payload + one.payload, payload + bytes, lost, sums);
     });
   }
 

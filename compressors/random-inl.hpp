@@ -40,22 +40,25 @@ HWY_INLINE void random_blocks(random_key key, std::uint32_t tensor_id, std::uint
   words_vector const tensor = set(tensor_id);
   words_vector const step = set(static_cast<std::uint32_t>(key.step));
   words_vector const lower = set(0xffffffffu);
+  constexpr int rounds = 10;
+  words_vector k0[rounds];
+  words_vector k1[rounds];
+  for (std::uint32_t round = 0; round < rounds; ++round) {
+    k0[round] = set(static_cast<std::uint32_t>(key.seed) + round * 0x9e3779b9u);
+    k1[round] = set(static_cast<std::uint32_t>(key.seed >> 32) + round * 0xbb67ae85u);
+  }
   for (std::size_t i = 0; i < count; i += hn::Lanes(d)) {
     words_vector c0 = hn::Add(hn::Set(d, first + i), hn::Iota(d, 0));
     words_vector c1 = hn::ShiftRight<32>(c0);
     words_vector c2 = tensor;
     words_vector c3 = step;
-    auto k0 = static_cast<std::uint32_t>(key.seed);
-    auto k1 = static_cast<std::uint32_t>(key.seed >> 32);
-    for (int round = 0; round < 10; ++round) {
+    for (int round = 0; round < rounds; ++round) {
       words_vector const p0 = multiply(c0, m0);
       words_vector const p1 = multiply(c2, m1);
-      c0 = xor3(hn::ShiftRight<32>(p1), c1, set(k0));
-      c2 = xor3(hn::ShiftRight<32>(p0), c3, set(k1));
+      c0 = xor3(hn::ShiftRight<32>(p1), c1, k0[round]);
+      c2 = xor3(hn::ShiftRight<32>(p0), c3, k1[round]);
       c1 = p1;
       c3 = p0;
-      k0 += 0x9e3779b9u;
-      k1 += 0xbb67ae85u;
     }
     auto const pair = [&](words_vector even, words_vector odd) {
       return hn::Or(hn::And(even, lower), hn::ShiftLeft<32>(odd));

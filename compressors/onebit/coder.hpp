@@ -34,6 +34,7 @@ inline constexpr std::size_t block_key = 0;
 struct summed {
   std::span<std::byte const* const> payloads;
   std::size_t offset;  //!< of the block in each payload
+  std::size_t count;   //!< elements of the block
   float scale;
   float const* residual;
   float* sums;
@@ -68,13 +69,9 @@ struct reference_loops {
     return sum_lanes(lane);
   }
 
-  //! residual = x − D(x). `residual` may be part of the source.
-  template <class Source>
-  static void keep_loss(Source const& source, std::size_t count, float scale, float* residual) {
-    for (std::size_t i = 0; i < count; ++i) {
-      float const x = source.at(i);
-      residual[i] = x - decoded(scale, negative(x));
-    }
+  //! residual = x − D(x).
+  static void keep_loss(float const* x, std::size_t count, float scale, float* residual, blocks::upcoming const&) {
+    for (std::size_t i = 0; i < count; ++i) residual[i] = x[i] - decoded(scale, negative(x[i]));
   }
 
   //! out = ±value, or out += ±value.
@@ -97,21 +94,38 @@ class coder {
   [[nodiscard]] std::size_t bytes(std::size_t count) const noexcept { return block_bytes(count); }
 
   template <class Source>
-  void encode(Source const& source, blocks::block const& block, random_key, std::byte* to, std::byte const*,
-              float* residual) const {
-    encode_looking(source, source, block.count, to, residual);
+  void encode(Source const& source, float const* values, blocks::block const& block, random_key, std::byte* to,
+              std::byte const*, float* residual, blocks::upcoming const& next) const {
+    std::size_t const count = block.count;
+    std::byte* const signs = to + sizeof(block_header);
+    block_header header{mean(Loops::sum_and_signs(source, count, signs), count)};
+    blocks::plain<float> const again{values};
+    if (std::isinf(header.scale)) {
+      float const shrunk = reference_loops::sum_and_signs(again, count, signs, shrink);
+      header.scale = finite(shrunk) ? unshrunk_mean(shrunk, count) : shrunk;
+    }
+    if (!finite(header.scale)) {
+      write_spoiled(count, to);
+      return;
+    }
+    if (nearly_equal(header.scale, magnitude(values[0])) && has_one_magnitude(values, count)) {
+      header.scale = magnitude(values[0]);
+    }
+    std::memcpy(to, &header, sizeof header);
+    if (residual != nullptr) Loops::keep_loss(values, count, header.scale, residual, next);
   }
 
-  void reduce_encode(blocks::shards const& parts, float scale, random_key, std::byte* to, std::byte const*,
+  void reduce_encode(blocks::shards const& parts, float scale, random_key key, std::byte* to, std::byte const* end,
                      float* residual, float* sums) const {
+    blocks::block const& block = parts.block;
     for (std::byte const* const payload : parts.payloads) {
-      if (!finite(read(payload + parts.block.payload, parts.block).scale)) {
-        write_spoiled(parts.block.count, to);
+      if (!finite(read(payload + block.payload, block).scale)) {
+        write_spoiled(block.count, to);
         return;
       }
     }
-    summed const first{parts.payloads, parts.block.payload, scale, residual, sums};
-    encode_looking(first, blocks::plain<float>{sums}, parts.block.count, to, residual);
+    summed const source{parts.payloads, block.payload, block.count, scale, residual, sums};
+    encode(source, sums, block, key, to, end, residual, {});
   }
 
   template <bool Add, class T>
@@ -125,33 +139,10 @@ class coder {
   }
 
  private:
-  //! `again` has the same elements as `first`, which is looked at once only.
-  template <class First, class Again>
-  static void encode_looking(First const& first, Again const& again, std::size_t count, std::byte* to,
-                             float* residual) {
-    std::byte* const signs = to + sizeof(block_header);
-    block_header header{mean(Loops::sum_and_signs(first, count, signs), count)};
-    if (std::isinf(header.scale)) {
-      float const shrunk = reference_loops::sum_and_signs(again, count, signs, shrink);
-      header.scale = finite(shrunk) ? unshrunk_mean(shrunk, count) : shrunk;
-    }
-    if (!finite(header.scale)) {
-      write_spoiled(count, to);
-      return;
-    }
-    if (nearly_equal(header.scale, magnitude(again.at(0))) && has_one_magnitude(again, count)) {
-      header.scale = magnitude(again.at(0));
-    }
-    std::memcpy(to, &header, sizeof header);
-    if (residual != nullptr) Loops::keep_loss(again, count, header.scale, residual);
-  }
-
-  template <class Source>
-  static bool has_one_magnitude(Source const& source, std::size_t count) {
-    float const first = magnitude(source.at(0));
+  static bool has_one_magnitude(float const* x, std::size_t count) {
     for (std::size_t begin = 0; begin < count; begin += lanes) {
       bool equal = true;
-      for (std::size_t i = begin; i < std::min(begin + lanes, count); ++i) equal &= magnitude(source.at(i)) == first;
+      for (std::size_t i = begin; i < std::min(begin + lanes, count); ++i) equal &= magnitude(x[i]) == magnitude(x[0]);
       if (!equal) return false;
     }
     return true;

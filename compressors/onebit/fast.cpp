@@ -16,6 +16,7 @@ using gradwire::HWY_NAMESPACE::load;
 using gradwire::HWY_NAMESPACE::load_from;
 using gradwire::HWY_NAMESPACE::prefetch;
 using gradwire::HWY_NAMESPACE::store;
+using gradwire::HWY_NAMESPACE::unrolled;
 
 using f32_tag = hn::CappedTag<float, lanes>;
 using u32_tag = hn::RebindToUnsigned<f32_tag>;
@@ -32,13 +33,13 @@ HWY_INLINE void store_signs(f32_vector const (&x)[vectors], std::byte* signs) {
   f32_tag const d;
   f32_vector const zero = hn::Zero(d);
   std::uint32_t word = 0;
-  for (std::size_t v = 0; v < vectors; ++v) {
+  unrolled<vectors>([&](auto v) HWY_ATTR {
     std::uint8_t bits[8] = {};
     hn::StoreMaskBits(d, hn::Lt(x[v], zero), bits);
     std::uint32_t some;
     std::memcpy(&some, bits, sizeof some);
     word |= some << (v * width);
-  }
+  });
   std::memcpy(signs, &word, sizeof word);
 }
 
@@ -50,9 +51,9 @@ struct sign_shifts {
 HWY_INLINE sign_shifts make_shifts() {
   u32_tag const du;
   sign_shifts shifts;
-  for (std::size_t v = 0; v < vectors; ++v) {
+  unrolled<vectors>([&](auto v) HWY_ATTR {
     shifts.by[v] = hn::Sub(hn::Set(du, static_cast<std::uint32_t>(lanes - 1 - v * width)), hn::Iota(du, 0));
-  }
+  });
   return shifts;
 }
 
@@ -74,47 +75,48 @@ HWY_INLINE i32_vector bits_of(float value) { return hn::BitCast(i32_tag{}, hn::S
 //! The group that begins at element i.
 template <class Source>
 HWY_INLINE void load_group(Source const& source, sign_shifts const&, std::size_t i, f32_vector (&x)[vectors]) {
-  for (std::size_t v = 0; v < vectors; ++v) x[v] = load_from(f32_tag{}, source, i + v * width);
+  unrolled<vectors>([&](auto v) HWY_ATTR { x[v] = load_from(f32_tag{}, source, i + v * width); });
 }
 
 HWY_INLINE void load_group(summed const& source, sign_shifts const& shifts, std::size_t i, f32_vector (&x)[vectors]) {
   f32_tag const d;
-  auto const each = [&](std::byte const* payload, auto&& use) HWY_ATTR {
-    std::byte const* const from = payload + source.offset;
+  // Adding is what takes the time here, so this is where the memory has some to spare.
+  if (source.residual != nullptr) prefetch(source.residual, i + source.count);
+  for (std::size_t p = 0; p < source.payloads.size(); ++p) {
+    std::byte const* const from = source.payloads[p] + source.offset;
     float const value = read_header(from).scale;
     i32_vector const plus = bits_of(value);
     i32_vector const minus = bits_of(-value);
     u32_vector const word = load_word(from + sizeof(block_header) + i / 8);
-    for (std::size_t v = 0; v < vectors; ++v) use(v, with_signs(word, shifts.by[v], plus, minus));
-  };
-  each(source.payloads[0], [&](std::size_t v, f32_vector one) HWY_ATTR { x[v] = one; });
-  for (std::byte const* const payload : source.payloads.subspan(1)) {
-    each(payload, [&](std::size_t v, f32_vector one) HWY_ATTR { x[v] = hn::Add(x[v], one); });
+    unrolled<vectors>([&](auto v) HWY_ATTR {
+      f32_vector const one = with_signs(word, shifts.by[v], plus, minus);
+      x[v] = p == 0 ? one : hn::Add(x[v], one);
+    });
   }
   f32_vector const scale = hn::Set(d, source.scale);
-  for (std::size_t v = 0; v < vectors; ++v) {
+  unrolled<vectors>([&](auto v) HWY_ATTR {
     x[v] = hn::Mul(scale, x[v]);
     if (source.residual != nullptr) x[v] = hn::Add(load(d, source.residual + i + v * width), x[v]);
     store(d, x[v], source.sums + i + v * width);
-  }
+  });
 }
 
 struct loops {
   template <class Source>
-  static HWY_NOINLINE float sum_and_signs(Source const& source, std::size_t count, std::byte* signs) {
+  static HWY_NOINLINE float sum_and_signs(Source source, std::size_t count, std::byte* signs) {
     f32_tag const d;
     sign_shifts const shifts = make_shifts();
     f32_vector sums[vectors];
-    for (std::size_t v = 0; v < vectors; ++v) sums[v] = hn::Zero(d);
+    unrolled<vectors>([&](auto v) HWY_ATTR { sums[v] = hn::Zero(d); });
     std::size_t i = 0;
     for (; i + lanes <= count; i += lanes) {
       f32_vector x[vectors];
       load_group(source, shifts, i, x);
-      for (std::size_t v = 0; v < vectors; ++v) sums[v] = hn::Add(sums[v], hn::Abs(x[v]));
+      unrolled<vectors>([&](auto v) HWY_ATTR { sums[v] = hn::Add(sums[v], hn::Abs(x[v])); });
       store_signs(x, signs + i / 8);
     }
     HWY_ALIGN float lane[lanes];
-    for (std::size_t v = 0; v < vectors; ++v) hn::Store(sums[v], d, lane + v * width);
+    unrolled<vectors>([&](auto v) HWY_ATTR { hn::Store(sums[v], d, lane + v * width); });
     if (i < count) {
       std::uint32_t word = 0;
       for (std::size_t j = 0; i + j < count; ++j) {
@@ -127,26 +129,24 @@ struct loops {
     return sum_lanes(lane);
   }
 
-  template <class Source>
-  static HWY_NOINLINE void keep_loss(Source const& source, std::size_t count, float scale, float* residual) {
+  static HWY_NOINLINE void keep_loss(float const* values, std::size_t count, float scale, float* residual,
+                                     blocks::upcoming const& next) {
     f32_tag const d;
+    blocks::upcoming const after = next;
     f32_vector const zero = hn::Zero(d);
     f32_vector const plus = hn::Set(d, scale);
     f32_vector const minus = hn::Set(d, -scale);
     std::size_t i = 0;
     for (; i + lanes <= count; i += lanes) {
-      prefetch(source, i + count);
+      prefetch(after, i);
       prefetch(residual, i + count);
-      for (std::size_t v = 0; v < vectors; ++v) {
-        f32_vector const x = load_from(d, source, i + v * width);
+      unrolled<vectors>([&](auto v) HWY_ATTR {
+        f32_vector const x = load(d, values + i + v * width);
         f32_vector const sent = hn::IfThenElse(hn::Lt(x, zero), minus, plus);
         store(d, hn::Sub(x, sent), residual + i + v * width);
-      }
+      });
     }
-    for (; i < count; ++i) {
-      float const x = source.at(i);
-      residual[i] = x - decoded(scale, negative(x));
-    }
+    reference_loops::keep_loss(values + i, count - i, scale, residual + i, next);
   }
 
   template <bool Add, class T>

@@ -46,16 +46,6 @@ inline constexpr std::size_t piece = 1024;
 //! Room behind them for a whole vector of any width.
 inline constexpr std::size_t slack = 64;
 
-//! A source from its element `at` on.
-template <class T>
-[[nodiscard]] blocks::plain<T> from(blocks::plain<T> const& source, std::size_t at) {
-  return {source.values + at};
-}
-template <class T>
-[[nodiscard]] blocks::corrected<T> from(blocks::corrected<T> const& source, std::size_t at) {
-  return {source.values + at, source.residual + at};
-}
-
 //! A source: the sum of decoded blocks, at most four at a time, on top of `before` (null: nothing); with Last: scaled,
 //! and `residual` (null: none) added. An element goes to `sums` when it is looked at.
 template <bool Centred, bool Last>
@@ -68,6 +58,7 @@ struct summed {
 
   part parts[most];
   std::size_t size;
+  std::size_t count;  //!< elements of the block
   unsigned bits;
   std::size_t readable;  //!< bytes from `codes` to the end of the payload
   float const* before;
@@ -102,16 +93,17 @@ float summed<Centred, Last>::at(std::size_t i) const noexcept {
 struct reference_loops {
   static constexpr bool sums_in_registers = false;
 
+  //! Looks at each element once.
   template <bool AbsMax, class Source>
   static extent find_extent(Source const& source, std::size_t count) {
-    extent found{source.at(0), source.at(0), true};
+    extent found{0, 0, true};
     float most = 0;
     for (std::size_t i = 0; i < count; ++i) {
       float const x = source.at(i);
       found.finite = found.finite && finite(x);
       most = magnitude(x) > most ? magnitude(x) : most;
-      found.low = x < found.low ? x : found.low;
-      found.high = x > found.high ? x : found.high;
+      found.low = i == 0 || x < found.low ? x : found.low;
+      found.high = i == 0 || x > found.high ? x : found.high;
     }
     if constexpr (AbsMax) return {0.0f - most, most, found.finite};
     return {found.low + 0.0f, found.high + 0.0f, found.finite};
@@ -126,16 +118,15 @@ struct reference_loops {
   }
 
   //! Writes one byte per element: the code's lower bits, those in `mask`. `numbers` is read with Stochastic only.
-  //! `residual` (null: none; may be part of the source) = x − level(code).
-  template <bool Centred, bool Stochastic, class Source>
-  static void encode(Source const& source, std::size_t count, grid const& g, unsigned mask,
-                     std::uint16_t const* numbers, std::uint8_t* codes, float* residual) {
+  //! `residual` (null: none) = x − level(code).
+  template <bool Centred, bool Stochastic>
+  static void encode(float const* x, std::size_t count, grid const& g, unsigned mask, std::uint16_t const* numbers,
+                     std::uint8_t* codes, float* residual, blocks::upcoming const&) {
     for (std::size_t i = 0; i < count; ++i) {
-      float const x = source.at(i);
       std::int32_t const code =
-          Stochastic ? code_stochastic(g, Centred, x, numbers[i] & random_mask) : code_nearest(g, Centred, x);
+          Stochastic ? code_stochastic(g, Centred, x[i], numbers[i] & random_mask) : code_nearest(g, Centred, x[i]);
       codes[i] = static_cast<std::uint8_t>(static_cast<unsigned>(code) & mask);
-      if (residual != nullptr) residual[i] = x - level(g, Centred, code);
+      if (residual != nullptr) residual[i] = x[i] - level(g, Centred, code);
     }
   }
 
@@ -181,16 +172,15 @@ class coder {
   [[nodiscard]] std::size_t bytes(std::size_t count) const noexcept { return set_.bytes(count); }
 
   template <class Source>
-  void encode(Source const& source, blocks::block const& block, random_key key, std::byte* to, std::byte const* end,
-              float* residual) const {
-    encode_between(look(source, block.count), source, block, key, to, end, residual);
+  void encode(Source const& source, float const* values, blocks::block const& block, random_key key, std::byte* to,
+              std::byte const* end, float* residual, blocks::upcoming const& next) const {
+    encode_between(look(source, block.count), values, block, key, to, end, residual, next);
   }
 
   void reduce_encode(blocks::shards const& parts, float scale, random_key key, std::byte* to, std::byte const* end,
                      float* residual, float* sums) const {
-    blocks::block const& block = parts.block;
     extent const found = sum(parts, scale, residual, sums);
-    encode_between(found, blocks::plain<float>{sums}, block, key, to, end, residual);
+    encode_between(found, sums, parts.block, key, to, end, residual, {});
   }
 
   template <bool Add, class T>
@@ -216,9 +206,8 @@ class coder {
                                          : Loops::template find_extent<false>(source, count);
   }
 
-  template <class Source>
-  void encode_between(extent const& found, Source const& source, blocks::block const& block, random_key key,
-                      std::byte* to, std::byte const* end, float* residual) const {
+  void encode_between(extent const& found, float const* values, blocks::block const& block, random_key key,
+                      std::byte* to, std::byte const* end, float* residual, blocks::upcoming const& next) const {
     if (!found.finite) {
       std::memset(to, 0, bytes(block.count));
       write_header(std::bit_cast<float>(spoiled_bits), std::bit_cast<float>(spoiled_bits), to);
@@ -229,9 +218,9 @@ class coder {
     to += header_bytes(set_.scale);
     // The fast loops leave the factor out.
     if (g.factor == 1.0f) {
-      encode_codes<Loops>(source, block, key, g, to, end, residual);
+      encode_codes<Loops>(values, block, key, g, to, end, residual, next);
     } else {
-      encode_codes<reference_loops>(source, block, key, g, to, end, residual);
+      encode_codes<reference_loops>(values, block, key, g, to, end, residual, next);
     }
   }
 
@@ -267,6 +256,7 @@ class coder {
     auto const sum_some = [&]<bool Last>(std::size_t begin, std::size_t size) {
       summed<Centred, Last> source{.parts = {},
                                    .size = size,
+                                   .count = shards.block.count,
                                    .bits = set_.bits,
                                    .readable = shards.bytes - shards.block.payload - header,
                                    .before = begin == 0 ? nullptr : sums,
@@ -290,25 +280,26 @@ class coder {
     return sum_some.template operator()<true>(begin, size - begin);
   }
 
-  template <class With, class Source>
-  void encode_codes(Source const& source, blocks::block const& block, random_key key, grid const& g, std::byte* to,
-                    std::byte const* end, float* residual) const {
+  template <class With>
+  void encode_codes(float const* values, blocks::block const& block, random_key key, grid const& g, std::byte* to,
+                    std::byte const* end, float* residual, blocks::upcoming next) const {
     alignas(64) std::uint8_t codes[piece + slack];
     alignas(64) std::uint16_t numbers[piece + slack];
     unsigned const mask = (1u << set_.bits) - 1u;
     for (std::size_t at = 0; at < block.count; at += piece) {
       std::size_t const count = std::min(piece, block.count - at);
-      auto const part = quant::from(source, at);
-      float* const kept = residual == nullptr ? nullptr : residual + at;
+      float const* const x = values + at;
+      float* const lost = residual == nullptr ? nullptr : residual + at;
       if (set_.round == rounding::stochastic) {
         With::draw(key, block.tensor_id, block.first + at, count, numbers);
-        set_.is_centred() ? With::template encode<true, true>(part, count, g, mask, numbers, codes, kept)
-                          : With::template encode<false, true>(part, count, g, mask, numbers, codes, kept);
+        set_.is_centred() ? With::template encode<true, true>(x, count, g, mask, numbers, codes, lost, next)
+                          : With::template encode<false, true>(x, count, g, mask, numbers, codes, lost, next);
       } else {
-        set_.is_centred() ? With::template encode<true, false>(part, count, g, mask, numbers, codes, kept)
-                          : With::template encode<false, false>(part, count, g, mask, numbers, codes, kept);
+        set_.is_centred() ? With::template encode<true, false>(x, count, g, mask, numbers, codes, lost, next)
+                          : With::template encode<false, false>(x, count, g, mask, numbers, codes, lost, next);
       }
       With::pack(codes, count, set_.bits, to + code_bytes(at, set_.bits), end);
+      next.gradient += count * next.element_bytes;
     }
   }
 

@@ -25,6 +25,7 @@ using gradwire::HWY_NAMESPACE::load_from;
 using gradwire::HWY_NAMESPACE::prefetch;
 using gradwire::HWY_NAMESPACE::random_blocks;
 using gradwire::HWY_NAMESPACE::store;
+using gradwire::HWY_NAMESPACE::unrolled;
 
 using f32_tag = hn::CappedTag<float, 16>;
 using i32_tag = hn::RebindToSigned<f32_tag>;
@@ -69,8 +70,9 @@ constexpr std::size_t starts = width < half_bytes ? 2 : 1;
 struct unpack_table {
   alignas(64) std::uint8_t bytes[starts][width * 4];
   alignas(64) std::uint32_t shifts[starts][width];
+  alignas(64) std::uint32_t word_shifts[starts][width];  // from the word at the first byte, without a shuffle
 
-  explicit constexpr unpack_table(unsigned bits) : bytes{}, shifts{} {
+  explicit constexpr unpack_table(unsigned bits) : bytes{}, shifts{}, word_shifts{} {
     for (std::size_t start = 0; start < starts; ++start) {
       for (std::size_t lane = 0; lane < width; ++lane) {
         std::size_t const bit = start * width * bits % 8 + lane * bits;
@@ -80,6 +82,7 @@ struct unpack_table {
         bytes[start][lane * 4 + 2] = 0x80;  // zero
         bytes[start][lane * 4 + 3] = 0x80;
         shifts[start][lane] = static_cast<std::uint32_t>(32 - bits - bit % 8);
+        word_shifts[start][lane] = bit + bits <= 32 ? static_cast<std::uint32_t>(32 - bits - bit) : 0;
       }
     }
   }
@@ -161,8 +164,19 @@ HWY_INLINE void store_codes(u32_vector const (&code)[abreast], u32_vector mask, 
   }
 }
 
-//! The fields of the codes that begin at element i, as numbers.
-template <bool Centred>
+//! How the fields of a vector are found: as signed bytes; within a word of 32 bits; or by a shuffle of bytes.
+enum class fields : std::uint8_t { bytes, word, shuffled };
+
+//! Calls `with(constant)` with the fastest way for this number of bits.
+template <bool Centred, class F>
+HWY_INLINE auto with_fields(unsigned bits, F&& with) {
+  if (Centred && bits == 8) return with(std::integral_constant<fields, fields::bytes>{});
+  if (width * bits + (starts - 1) * 4 <= 32) return with(std::integral_constant<fields, fields::word>{});
+  return with(std::integral_constant<fields, fields::shuffled>{});
+}
+
+//! The codes that begin at element i, as numbers.
+template <bool Centred, fields How>
 struct unpacker {
   byte_vector bytes[starts];
   u32_vector shifts[starts];
@@ -170,10 +184,11 @@ struct unpacker {
   std::size_t bits;
 
   explicit HWY_INLINE unpacker(unsigned code_bits) : unused{32 - static_cast<int>(code_bits)}, bits{code_bits} {
-    for (std::size_t start = 0; start < starts; ++start) {
-      bytes[start] = hn::Load(byte_tag{}, unpack_tables[bits - 1].bytes[start]);
-      shifts[start] = hn::Load(u32_tag{}, unpack_tables[bits - 1].shifts[start]);
-    }
+    unrolled<starts>([&](auto start) HWY_ATTR {
+      unpack_table const& table = unpack_tables[bits - 1];
+      bytes[start] = hn::Load(byte_tag{}, table.bytes[start]);
+      shifts[start] = hn::Load(u32_tag{}, How == fields::word ? table.word_shifts[start] : table.shifts[start]);
+    });
   }
 
   //! Elements, of `count`, whose codes can be read 16 bytes at a time when `readable` bytes may be read: whole vectors.
@@ -184,9 +199,19 @@ struct unpacker {
 
   [[nodiscard]] HWY_INLINE f32_vector operator()(std::byte const* codes, std::size_t i) const {
     std::size_t const start = i / width % starts;
-    byte_vector const sixteen = hn::LoadDup128(byte_tag{}, reinterpret_cast<std::uint8_t const*>(codes + i * bits / 8));
-    u32_vector const field =
-        hn::Shl(hn::BitCast(u32_tag{}, hn::TableLookupBytes(sixteen, bytes[start])), shifts[start]);
+    std::byte const* const at = codes + i * bits / 8;
+    u32_vector field;
+    if constexpr (How == fields::bytes) {
+      auto const code = hn::LoadU(hn::Rebind<std::int8_t, f32_tag>{}, reinterpret_cast<std::int8_t const*>(at));
+      return hn::ConvertTo(f32_tag{}, hn::PromoteTo(i32_tag{}, code));
+    } else if constexpr (How == fields::word) {
+      std::uint32_t word;
+      std::memcpy(&word, at, sizeof word);
+      field = hn::Shl(hn::Set(u32_tag{}, word), shifts[start]);
+    } else {
+      byte_vector const sixteen = hn::LoadDup128(byte_tag{}, reinterpret_cast<std::uint8_t const*>(at));
+      field = hn::Shl(hn::BitCast(u32_tag{}, hn::TableLookupBytes(sixteen, bytes[start])), shifts[start]);
+    }
     if constexpr (Centred) {
       return hn::ConvertTo(f32_tag{}, hn::ShiftRightSame(hn::BitCast(i32_tag{}, field), unused));
     } else {
@@ -195,84 +220,85 @@ struct unpacker {
   }
 };
 
-//! What find_extent looks at, a group of vectors at a time.
-template <class Source>
-struct group_loader {
-  Source const& source;
-  std::size_t reach;
+//! Loads what find_extent looks at, a group of vectors at a time.
+template <class Source, class Unpack>
+HWY_INLINE void load_group(Source const& source, Unpack const&, std::size_t i, f32_vector (&x)[abreast]) {
+  unrolled<abreast>([&](auto v) HWY_ATTR { x[v] = load_from(f32_tag{}, source, i + v * width); });
+}
 
-  group_loader(Source const& of, std::size_t count) : source{of}, reach{count} {}
-  HWY_INLINE void operator()(std::size_t i, f32_vector (&x)[abreast]) const {
-    for (std::size_t v = 0; v < abreast; ++v) x[v] = load_from(f32_tag{}, source, i + v * width);
+template <bool Centred, bool Last, class Unpack>
+HWY_INLINE void load_group(summed<Centred, Last> const& source, Unpack const& unpack, std::size_t i,
+                           f32_vector (&x)[abreast]) {
+  f32_tag const d;
+  // Adding is what takes the time here, so this is where the memory has some to spare.
+  if (Last && source.residual != nullptr && i % 32 == 0) prefetch(source.residual, i + source.count);
+  if (source.before != nullptr) {
+    unrolled<abreast>([&](auto v) HWY_ATTR { x[v] = load(d, source.before + i + v * width); });
   }
-};
-
-template <bool Centred, bool Last>
-struct group_loader<summed<Centred, Last>> {
-  summed<Centred, Last> const& source;
-  unpacker<Centred> unpack;
-  std::size_t reach;
-
-  HWY_INLINE group_loader(summed<Centred, Last> const& of, std::size_t count)
-      : source{of}, unpack{of.bits}, reach{unpack.reach(of.readable, count)} {}
-
-  HWY_INLINE void operator()(std::size_t i, f32_vector (&x)[abreast]) const {
-    f32_tag const d;
-    std::size_t p = 0;
-    if (source.before != nullptr) {
-      for (std::size_t v = 0; v < abreast; ++v) x[v] = load(d, source.before + i + v * width);
-    } else {
-      grid_vectors const g{source.parts[0].levels};
-      for (std::size_t v = 0; v < abreast; ++v) {
-        x[v] = level_of<Centred>(g, unpack(source.parts[0].codes, i + v * width));
-      }
-      p = 1;
-    }
-    for (; p < source.size; ++p) {
-      grid_vectors const g{source.parts[p].levels};
-      for (std::size_t v = 0; v < abreast; ++v) {
-        x[v] = hn::Add(x[v], level_of<Centred>(g, unpack(source.parts[p].codes, i + v * width)));
-      }
-    }
-    for (std::size_t v = 0; v < abreast; ++v) {
-      if constexpr (Last) {
-        x[v] = hn::Mul(hn::Set(d, source.scale), x[v]);
-        if (source.residual != nullptr) x[v] = hn::Add(load(d, source.residual + i + v * width), x[v]);
-      }
-      store(d, x[v], source.sums + i + v * width);
-    }
+  for (std::size_t p = 0; p < source.size; ++p) {
+    grid_vectors const g{source.parts[p].levels};
+    std::byte const* const codes = source.parts[p].codes;
+    bool const begins = p == 0 && source.before == nullptr;
+    unrolled<abreast>([&](auto v) HWY_ATTR {
+      f32_vector const one = level_of<Centred>(g, unpack(codes, i + v * width));
+      x[v] = begins ? one : hn::Add(x[v], one);
+    });
   }
-};
+  unrolled<abreast>([&](auto v) HWY_ATTR {
+    if constexpr (Last) {
+      x[v] = hn::Mul(hn::Set(d, source.scale), x[v]);
+      if (source.residual != nullptr) x[v] = hn::Add(load(d, source.residual + i + v * width), x[v]);
+    }
+    store(d, x[v], source.sums + i + v * width);
+  });
+}
 
 struct loops {
   static constexpr bool sums_in_registers = true;
 
   template <bool AbsMax, class Source>
-  static HWY_NOINLINE extent find_extent(Source const& source, std::size_t count) {
+  static extent find_extent(Source const& source, std::size_t count) {
+    return find_extent_of<AbsMax>(source, count, count, nullptr);
+  }
+  template <bool AbsMax, bool Centred, bool Last>
+  static extent find_extent(summed<Centred, Last> const& source, std::size_t count) {
+    return with_fields<Centred>(source.bits, [&]<fields How>(std::integral_constant<fields, How>) {
+      return find_extent_summed<AbsMax, How>(source, count);
+    });
+  }
+
+  template <bool AbsMax, fields How, bool Centred, bool Last>
+  static extent find_extent_summed(summed<Centred, Last> const& source, std::size_t count) {
+    unpacker<Centred, How> const unpack{source.bits};
+    return find_extent_of<AbsMax>(source, count, unpack.reach(source.readable, count), unpack);
+  }
+
+  //! `reach`: elements that may be loaded in vectors.
+  template <bool AbsMax, class Source, class Unpack>
+  static HWY_NOINLINE extent find_extent_of(Source source, std::size_t count, std::size_t reach, Unpack unpack) {
     f32_tag const d;
     i32_tag const di;
-    group_loader<Source> const load_group{source, count};
-    if (load_group.reach < group) return reference_loops::find_extent<AbsMax>(source, count);
+    if (reach < group) return reference_loops::find_extent<AbsMax>(source, count);
     // Magnitudes compare like their bits, and those of NaN and infinity lie above all others.
     f32_vector x[abreast];
     i32_vector most[abreast];
     f32_vector low[abreast];
     f32_vector high[abreast];
-    load_group(0, x);
-    for (std::size_t v = 0; v < abreast; ++v) {
+    load_group(source, unpack, 0, x);
+    unrolled<abreast>([&](auto v) HWY_ATTR {
       most[v] = hn::BitCast(di, hn::Abs(x[v]));
       low[v] = high[v] = x[v];
-    }
+    });
     std::size_t i = group;
-    for (; i + group <= load_group.reach; i += group) {
-      load_group(i, x);
-      for (std::size_t v = 0; v < abreast; ++v) {
+    for (; i + group <= reach; i += group) {
+      load_group(source, unpack, i, x);
+      unrolled<abreast>([&](auto v) HWY_ATTR {
         most[v] = hn::Max(most[v], hn::BitCast(di, hn::Abs(x[v])));
         if constexpr (!AbsMax) {
           low[v] = hn::Min(low[v], x[v]);
           high[v] = hn::Max(high[v], x[v]);
         }
-      }
+      });
     }
     auto const highest = hn::GetLane(hn::MaxOfLanes(di, hn::Max(hn::Max(most[0], most[1]), hn::Max(most[2], most[3]))));
     extent found{0, std::bit_cast<float>(highest), highest < 0x7f800000};
@@ -281,9 +307,9 @@ struct loops {
       found.high = hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(high[0], high[1]), hn::Max(high[2], high[3]))));
     }
     for (; i < count; ++i) {
-      float const x = source.at(i);
-      float const compared = AbsMax ? magnitude(x) : x;
-      found.finite = found.finite && finite(x);
+      float const x_i = source.at(i);
+      float const compared = AbsMax ? magnitude(x_i) : x_i;
+      found.finite = found.finite && finite(x_i);
       found.low = compared < found.low ? compared : found.low;
       found.high = compared > found.high ? compared : found.high;
     }
@@ -321,31 +347,33 @@ struct loops {
     }
   }
 
-  template <bool Centred, bool Stochastic, class Source>
-  static HWY_NOINLINE void encode(Source const& source, std::size_t count, grid const& g, unsigned mask,
-                                  std::uint16_t const* numbers, std::uint8_t* codes, float* residual) {
+  template <bool Centred, bool Stochastic>
+  static HWY_NOINLINE void encode(float const* values, std::size_t count, grid const& g, unsigned mask,
+                                  std::uint16_t const* numbers, std::uint8_t* codes, float* residual,
+                                  blocks::upcoming const& next) {
     f32_tag const d;
     grid_vectors const vectors{g};
+    blocks::upcoming const after = next;
     f32_vector const inverse = hn::Set(d, Stochastic ? g.inverse * random_scale : g.inverse);
     u32_vector const kept_bits = hn::Set(u32_tag{}, mask);
     std::size_t i = 0;
     for (; i + group <= count; i += group) {
       if (i % 32 == 0) {
-        prefetch(source, i + count);
+        prefetch(after, i);
         if (residual != nullptr) prefetch(residual, i + count);
       }
       u32_vector code[abreast];
-      for (std::size_t v = 0; v < abreast; ++v) {
+      unrolled<abreast>([&](auto v) HWY_ATTR {
         std::size_t const at = i + v * width;
-        f32_vector const x = load_from(d, source, at);
+        f32_vector const x = load(d, values + at);
         f32_vector sent;
         code[v] = code_of<Centred, Stochastic>(x, inverse, vectors, numbers + at, sent);
         if (residual != nullptr) store(d, hn::Sub(x, sent), residual + at);
-      }
+      });
       store_codes(code, kept_bits, codes + i);
     }
-    reference_loops::encode<Centred, Stochastic>(from(source, i), count - i, g, mask, numbers + i, codes + i,
-                                                 residual == nullptr ? nullptr : residual + i);
+    reference_loops::encode<Centred, Stochastic>(values + i, count - i, g, mask, numbers + i, codes + i,
+                                                 residual == nullptr ? nullptr : residual + i, next);
   }
 
   static HWY_NOINLINE void pack(std::uint8_t* codes, std::size_t count, unsigned bits, std::byte* to,
@@ -376,7 +404,7 @@ struct loops {
     f32_tag const d;
     grid_vectors const vectors{g};
     f32_vector const factor = hn::Set(d, scale);
-    unpacker<Centred> const unpack{bits};
+    unpacker<Centred, fields::shuffled> const unpack{bits};
     std::size_t const reach = unpack.reach(static_cast<std::size_t>(end - codes), count);
     std::size_t i = begin;
     for (; i < reach; i += width) {

@@ -81,8 +81,10 @@ struct grid {
   float const high = range.high * factor;
   float const top = static_cast<float>(top_code(scale, bits));
   if (centred(scale, bits)) {
-    // The quotient is rounded up, so that top·unit ≥ high and the clamp of level() gives the ends exactly.
-    return {factor, low, high, high > 0.0f ? top / high : 0.0f, above(high / top), top, range};
+    // With top·unit ≥ high the clamp of level() gives the ends exactly.
+    float const quotient = high / top;
+    float const unit = quotient * top < high ? above(quotient) : quotient;
+    return {factor, low, high, high > 0.0f ? top / high : 0.0f, unit, top, range};
   }
   float const span = high - low;
   return {factor, low, high, span > 0.0f ? top / span : 0.0f, span / top, top, range};
