@@ -141,14 +141,13 @@ std::string gunzip(std::string_view bytes, std::string_view name) {
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
   stream.avail_in = static_cast<uInt>(bytes.size());
   std::string text;
+  std::vector<Bytef> piece(std::size_t{1} << 16);
   int status = Z_OK;
   while (status == Z_OK) {
-    std::size_t const before = text.size();
-    text.resize(before + (std::size_t{1} << 16));
-    stream.next_out = reinterpret_cast<Bytef*>(text.data() + before);
-    stream.avail_out = uInt{1} << 16;
+    stream.next_out = piece.data();
+    stream.avail_out = static_cast<uInt>(piece.size());
     status = inflate(&stream, Z_NO_FLUSH);
-    text.resize(text.size() - stream.avail_out);
+    text.append(reinterpret_cast<char const*>(piece.data()), piece.size() - stream.avail_out);
     if (status == Z_OK && stream.avail_in == 0 && stream.avail_out != 0) status = Z_BUF_ERROR;
   }
   std::string const said = stream.msg == nullptr ? "" : stream.msg;
