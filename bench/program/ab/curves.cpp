@@ -7,6 +7,7 @@
 namespace gradwire::program {
 namespace {
 
+// Sum and count of what was there.
 struct mean_of {
   double sum = 0;
   std::size_t count = 0;
@@ -16,7 +17,7 @@ struct mean_of {
     ++count;
   }
   void add(std::optional<double> const& value) {
-    if (value) add(*value);
+    if (value.has_value()) add(*value);
   }
   [[nodiscard]] std::optional<double> mean() const {
     return count > 0 ? std::optional{sum / static_cast<double>(count)} : std::nullopt;
@@ -25,8 +26,8 @@ struct mean_of {
 
 // What a run had sent and how long it had trained at the end of a step.
 struct so_far {
-  std::optional<double> wire_bytes;
-  std::optional<double> seconds;
+  mean_of wire_bytes;
+  mean_of seconds;
 };
 
 class running_totals {
@@ -35,16 +36,13 @@ class running_totals {
   // Steps must be asked for in ascending order.
   so_far const& at(double step) {
     for (; next_ < steps_.size() && steps_[next_].step <= step; ++next_) {
-      add(total_.wire_bytes, steps_[next_].wire_bytes);
-      add(total_.seconds, steps_[next_].seconds);
+      total_.wire_bytes.add(steps_[next_].wire_bytes);
+      total_.seconds.add(steps_[next_].seconds);
     }
     return total_;
   }
 
  private:
-  static void add(std::optional<double>& total, std::optional<double> const& value) {
-    if (value) total = total.value_or(0) + *value;
-  }
   std::vector<step_point> const& steps_;
   std::size_t next_ = 0;
   so_far total_;
@@ -56,8 +54,8 @@ class gathering {
     low_ = values_.count == 0 ? value : std::min(low_, value);
     high_ = values_.count == 0 ? value : std::max(high_, value);
     values_.add(value);
-    wire_bytes_.add(total.wire_bytes);
-    seconds_.add(total.seconds);
+    if (total.wire_bytes.count > 0) wire_bytes_.add(total.wire_bytes.sum);
+    if (total.seconds.count > 0) seconds_.add(total.seconds.sum);
   }
   [[nodiscard]] curve_point point(double step) const {
     return {step, *values_.mean(), low_, high_, values_.count, wire_bytes_.mean(), seconds_.mean()};

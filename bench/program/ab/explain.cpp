@@ -61,7 +61,9 @@ std::string value_text(double value, double margin) {
   return fmt::format("{:.{}f}", value, places(margin));
 }
 
-std::string signed_text(double value, double margin) { return (value > 0 ? "+" : "") + value_text(value, margin); }
+std::string signed_text(double value, double margin) {
+  return fmt::format("{}{}", value > 0 ? "+" : "", value_text(value, margin));
+}
 
 std::string interval_text(std::optional<interval> const& value, double margin) {
   if (!value) return "no interval";
@@ -155,7 +157,10 @@ std::vector<std::string> next_steps(question const& asked, std::span<arm_result 
 
 std::string command_text(std::span<std::string const> command) {
   std::string text;
-  for (std::string const& word : command) text += (text.empty() ? "" : " ") + shell_word(word);
+  for (std::string const& word : command) {
+    if (!text.empty()) text += ' ';
+    text += shell_word(word);
+  }
   return text;
 }
 

@@ -28,6 +28,8 @@ std::string cell(std::string_view label, std::string_view html, std::string_view
   return fmt::format("<td class=\"{}\" data-label=\"{}\">{}</td>", kind, escape_html(label), html);
 }
 
+std::string log_html(std::string_view text) { return fmt::format("<pre class=\"log\">{}</pre>", escape_html(text)); }
+
 // Hyphens of numbers become minus signs.
 std::string typeset(std::string text) {
   for (auto at = text.find('-'); at != text.npos; at = text.find('-', at)) text.replace(at, 1, "\u2212");
@@ -43,11 +45,12 @@ std::string verdict_row(ab_report const& report, std::size_t index) {
     difference = typeset(signed_text(one.comparison.difference, margin)) + "<span class=\"sub\">" +
                  typeset(interval_text(one.comparison.ci95, margin)) + "</span>";
   }
-  std::string const note = one.reason.empty() ? "" : "<span class=\"sub\">" + escape_html(one.reason) + "</span>";
+  std::string const note =
+      one.reason.empty() ? "" : fmt::format("<span class=\"sub\">{}</span>", escape_html(one.reason));
   auto const factor = [](std::optional<double> const& value) {
     return value ? factor_text(value).substr(0, factor_text(value).size() - 1) + "×" : std::string{"–"};
   };
-  return "<tr>" + fmt::format("<td class=\"arm wide\" data-swatch=\"{}\">{}</td>", index, escape_html(one.arm)) +
+  return fmt::format("<tr><td class=\"arm wide\" data-swatch=\"{}\">{}</td>", index, escape_html(one.arm)) +
          fmt::format("<td class=\"wide\">{}{}</td>", badge(verdict_word(one)), note) +
          cell(report.asked.metric, one.mean ? value_text(*one.mean, margin) : "–") +
          cell("difference, 95 % interval", difference) + cell("compression", factor(one.compression), "num third") +
@@ -114,9 +117,9 @@ std::string optional_text(std::optional<double> const& value, std::string (*text
 std::string run_row(ab_report const& report, run const& one) {
   std::string note;
   if (one.status != run_status::ok) {
-    note = "<span class=\"sub\">" + escape_html(one.reason) + "; " + escape_html(one.log) + "</span>";
+    note = fmt::format("<span class=\"sub\">{}; {}</span>", escape_html(one.reason), escape_html(one.log));
     std::string const tail = last_lines(report.directory / one.log, 5);
-    if (!tail.empty()) note += "<pre class=\"log\">" + escape_html(tail) + "</pre>";
+    if (!tail.empty()) note += log_html(tail);
   }
   return fmt::format("<tr><td class=\"arm wide\">{}</td>", escape_html(one.arm)) +
          cell("seed", std::to_string(one.seed)) +
@@ -147,8 +150,8 @@ std::string next_card(ab_report const& report) {
   std::string html = "<section class=\"card\">\n<h2>What to look at next</h2>\n<ul>\n";
   for (std::string const& step : steps) {
     auto const cut = step.find('\n');  // below it: the end of a log
-    html += "<li>" + escape_html(step.substr(0, cut));
-    if (cut != step.npos) html += "<pre class=\"log\">" + escape_html(step.substr(cut + 1)) + "</pre>";
+    html += fmt::format("<li>{}", escape_html(step.substr(0, cut)));
+    if (cut != step.npos) html += log_html(step.substr(cut + 1));
     html += "</li>\n";
   }
   bool const any_bytes =

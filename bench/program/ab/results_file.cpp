@@ -7,6 +7,7 @@
 
 #include <gradwire/version.hpp>
 
+#include "program/ab/explain.hpp"
 #include "program/common/context.hpp"
 
 namespace gradwire::program {
@@ -15,12 +16,6 @@ namespace {
 record to_record(experiment const& one) {
   return {{"event", "experiment"}, {"command", one.command}, {"shell", one.shell},
           {"metric", one.metric},  {"value", one.value},     {"version", version()}};
-}
-
-std::string joined(std::vector<std::string> const& command) {
-  std::string text;
-  for (std::string const& word : command) text += (text.empty() ? "" : " ") + shell_word(word);
-  return text;
 }
 
 void refuse_others(std::filesystem::path const& path, record const& line, experiment const& wanted) {
@@ -34,7 +29,7 @@ void refuse_others(std::filesystem::path const& path, record const& line, experi
   };
   if (found.metric != wanted.metric) refuse("metric", found.metric, wanted.metric);
   if (found.value != wanted.value) refuse("value", found.value, wanted.value);
-  refuse("command", joined(found.command), joined(wanted.command));
+  refuse("command", command_text(found.command), command_text(wanted.command));
 }
 
 struct contents {

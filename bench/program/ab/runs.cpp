@@ -108,7 +108,7 @@ std::string shell_word(std::string_view text) {
     return std::isalnum(c) != 0 || std::string_view{"_-+=.,:/@%"}.find(static_cast<char>(c)) != std::string_view::npos;
   });
   if (plain) return std::string{text};
-  return "'" + replaced(std::string{text}, "'", "'\\''") + "'";
+  return fmt::format("'{}'", replaced(std::string{text}, "'", "'\\''"));
 }
 
 std::string run_name(std::string_view arm, std::uint64_t seed) {

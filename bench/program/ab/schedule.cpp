@@ -57,7 +57,7 @@ class pool {
       if (auto const index = wait_any(processes_, std::min(left, std::chrono::milliseconds{60'000}))) {
         process_end const end = *processes_[*index].end();
         if (!end.signalled) runs_[*index].what.exit_status = end.value;
-        return conclude_at(*index, end.good() ? "" : "it ended with " + end.text());
+        return conclude_at(*index, end.good() ? "" : fmt::format("it ended with {}", end.text()));
       }
       if (interrupted()) return std::nullopt;
     }

@@ -5,6 +5,8 @@
 #include <fstream>
 #include <thread>
 
+#include <fmt/format.h>
+
 #include <gradwire/error.hpp>
 #include <gradwire/version.hpp>
 
@@ -36,14 +38,14 @@ std::string facts_html(page const& page) {
   facts.emplace_back("gradwire", std::string{version()});
   std::string html;
   for (auto const& [label, text] : facts) {
-    html += "<dt>" + escape_html(label) + "</dt><dd class=\"mono\">" + escape_html(text) + "</dd>\n";
+    html += fmt::format("<dt>{}</dt><dd class=\"mono\">{}</dd>\n", escape_html(label), escape_html(text));
   }
   return html;
 }
 
 std::string scripts_html(page const& page) {
   std::string html;
-  for (auto const script : page.scripts) html += "<script>\n" + std::string{script} + "\n</script>\n";
+  for (auto const script : page.scripts) html += fmt::format("<script>\n{}\n</script>\n", script);
   return html;
 }
 
@@ -57,7 +59,7 @@ std::string field(page const& page, std::string_view name) {
   if (name == "chart_js") return std::string{embedded::report_chart_js()};
   if (name == "page_js") return std::string{embedded::report_page_js()};
   if (name == "scripts") return scripts_html(page);
-  throw error{errc::invalid_argument, "shell.html asks for an unknown field: " + std::string{name}};
+  throw error{errc::invalid_argument, fmt::format("shell.html asks for an unknown field: {}", name)};
 }
 
 }  // namespace
