@@ -285,7 +285,9 @@ TEST(Reducer, ShowsANonFiniteGradientToEveryRankAndKeepsAllResidualsAsTheyWere) 
       toy_step(with, parameters, comm.rank(), 4);
       auto const next = all_gradients(with, parameters);
       EXPECT_TRUE(std::all_of(next.begin(), next.end(), [](float each) { return std::isfinite(each); }));
-      EXPECT_FALSE(all_residuals(with, parameters.size()) == residuals);
+      // The toy gradients are bf16 numbers, so bf16 loses nothing of them and its residuals stay zero.
+      bool const lossy = std::string_view{method} != "bf16+ef";
+      EXPECT_EQ(all_residuals(with, parameters.size()) != residuals, lossy) << method;
     });
   }
 }

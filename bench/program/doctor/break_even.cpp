@@ -89,7 +89,7 @@ std::vector<finding> check_break_even(doctor_options const& options) {
     double const dense = dense_bytes(count, options.ranks);
     double const codec = codec_seconds(how, chosen->name(), options.ranks, gradient.as<float>(), residual.as<float>());
     double const speed = (dense - wire) / codec;
-    finding line{.how = verdict::info, .check = fmt::format("break-even {}", text)};
+    finding line{.how = severity::info, .check = fmt::format("break-even {}", text)};
     line.text = fmt::format("faster than dense f32 on links below {:.3g} Gbit/s ({} ranks, {:.3g} times fewer bytes)",
                             8 * speed / 1e9, options.ranks, dense / wire);
     line.values = {{"spec", text},

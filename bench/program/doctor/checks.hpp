@@ -10,12 +10,12 @@
 namespace gradwire::program {
 
 //! info: nothing to mend. warning: runs, but slowly or not everywhere. failure: would stop a run.
-enum class verdict { ok, info, warning, failure };
-[[nodiscard]] std::string_view to_string(verdict how) noexcept;
+enum class severity { ok, info, warning, failure };
+[[nodiscard]] std::string_view to_string(severity how) noexcept;
 
 //! One line of the doctor's.
 struct finding {
-  verdict how = verdict::ok;
+  severity how = severity::ok;
   std::string check{};
   std::string text{};
   std::string mend{};                //!< what to do; empty when there is nothing to mend

@@ -31,15 +31,15 @@ class reporter {
     throw_if_interrupted();
   }
   [[nodiscard]] exit_code end() {
-    people_.write(worst_ == verdict::failure ? "\nSomething above would stop a run.\n"
+    people_.write(worst_ == severity::failure ? "\nSomething above would stop a run.\n"
                                              : "\nNothing would stop a run.\n");
-    return worst_ == verdict::failure ? exit_code::no : exit_code::done;
+    return worst_ == severity::failure ? exit_code::no : exit_code::done;
   }
 
  private:
   console people_;
   json_lines records_;
-  verdict worst_ = verdict::ok;
+  severity worst_ = severity::ok;
 };
 
 exit_code run_doctor(doctor_command_options const& options) {

@@ -31,12 +31,12 @@ std::size_t usable_cores() {
 
 }  // namespace
 
-std::string_view to_string(verdict how) noexcept {
+std::string_view to_string(severity how) noexcept {
   switch (how) {
-    case verdict::ok: return "ok";
-    case verdict::info: return "info";
-    case verdict::warning: return "warning";
-    case verdict::failure: return "failure";
+    case severity::ok: return "ok";
+    case severity::info: return "info";
+    case severity::warning: return "warning";
+    case severity::failure: return "failure";
   }
   return "unknown";
 }
@@ -53,7 +53,7 @@ finding check_cpu() {
                             fmt::join(names, ", "));
   result.values["targets"] = names;
   if (names.empty() || names.front() == "SSE2" || names.front() == "EMU128" || names.front() == "SCALAR") {
-    result.how = verdict::warning;
+    result.how = severity::warning;
     result.mend =
         "codecs will run several times slower than on a processor with AVX2; in a virtual machine, pass the "
         "host's processor through";
@@ -86,7 +86,7 @@ finding check_cores(doctor_options const& options) {
   result.text = fmt::format("{} usable for {} ranks", cores, options.ranks);
   result.values = {{"cores", cores}, {"ranks", options.ranks}};
   if (options.ranks > cores) {
-    result.how = verdict::warning;
+    result.how = severity::warning;
     result.mend = fmt::format("ranks will take turns, so times say little; use --ranks {} for timing", cores);
   }
   return result;
@@ -99,7 +99,7 @@ finding check_temporary_folder() {
   auto const space = failure ? std::filesystem::space_info{} : std::filesystem::space(folder, failure);
   result.values["path"] = folder.string();
   if (failure || access(folder.c_str(), W_OK | X_OK) != 0) {
-    result.how = verdict::failure;
+    result.how = severity::failure;
     result.text = fmt::format("'{}' cannot be written to", folder.string());
     result.mend = "set TMPDIR to a folder with room: ranks of one machine meet there";
     return result;
@@ -107,7 +107,7 @@ finding check_temporary_folder() {
   result.text = fmt::format("{} has {} free", folder.string(), format_bytes(static_cast<double>(space.available)));
   result.values["free_bytes"] = space.available;
   if (space.available < (std::uintmax_t{1} << 20)) {
-    result.how = verdict::failure;
+    result.how = severity::failure;
     result.mend = "free some space, or set TMPDIR to a folder with room";
   }
   return result;
@@ -121,7 +121,7 @@ finding check_open_files(doctor_options const& options) {
   result.values["limit"] = limit.rlim_cur;
   // A socket for each pair, both ways, and some room.
   if (limit.rlim_cur < 2 * options.ranks + 64) {
-    result.how = verdict::failure;
+    result.how = severity::failure;
     result.mend = fmt::format("ulimit -n {}", 4 * options.ranks + 256);
   }
   return result;
@@ -142,7 +142,7 @@ finding check_launch() {
                      {"world", launch->world},
                      {"local_rank", launch->local_rank}};
   } catch (std::exception const& failure) {
-    result.how = verdict::failure;
+    result.how = severity::failure;
     result.text = failure.what();
     result.mend = "start every rank with torchrun, mpirun or srun, or unset these variables";
   }
@@ -154,7 +154,7 @@ finding check_local_rank() {
   finding result{.check = "rank and device"};
   result.text = "CPU ranks need no device of their own";
   if (environment.rank && !environment.local_rank) {
-    result.how = verdict::warning;
+    result.how = severity::warning;
     result.text = "RANK is set and LOCAL_RANK is not";
     result.mend = "harmless on CPU; on GPUs two ranks would share a device: set LOCAL_RANK, or start with torchrun";
   }
@@ -169,7 +169,7 @@ finding check_local_rank() {
 std::vector<finding> check_gpu() {
   std::vector<finding> result;
   for (char const* const name : {"cuda", "nccl", "mpi"}) {
-    result.push_back({.how = verdict::info, .check = name, .text = "not in this build"});
+    result.push_back({.how = severity::info, .check = name, .text = "not in this build"});
   }
   return result;
 }

@@ -102,7 +102,7 @@ finding judged(std::string name, measured const& result, std::size_t ranks) {
                           format_seconds(result.small_seconds), result.large_gbps);
   line.values = {{"latency_seconds", result.small_seconds}, {"algbw_gbps", result.large_gbps}};
   if (!result.right) {
-    line.how = verdict::failure;
+    line.how = severity::failure;
     line.text = "an all-reduce gave a wrong sum";
     line.mend = "do not train on this machine; run `gradwire sweep` and report its output";
   }
@@ -155,17 +155,17 @@ finding check_interfaces() {
   bool const known = std::any_of(all.begin(), all.end(),
                                  [&](interface const& one) { return one.name == wanted || one.address == wanted; });
   if (all.empty()) {
-    result.how = verdict::failure;
+    result.how = severity::failure;
     result.mend = "bring the loopback interface up: ip link set lo up";
   } else if (!wanted.empty() && !known) {
-    result.how = verdict::warning;
+    result.how = severity::warning;
     result.text += fmt::format("; GRADWIRE_INTERFACE={} is none of them", wanted);
     result.mend = "name one of these interfaces, or a host name that resolves to one of these addresses";
   } else if (!reaches_others) {
-    result.how = verdict::info;
+    result.how = severity::info;
     result.text += "; ranks on this machine only";
   } else if (!host_name_resolves()) {
-    result.how = verdict::warning;
+    result.how = severity::warning;
     result.text += "; this machine's own name does not resolve";
     result.mend = "for runs over several machines, add the name to /etc/hosts or set GRADWIRE_INTERFACE";
   }
@@ -184,7 +184,7 @@ finding check_inproc(doctor_options const& options) {
         std::chrono::milliseconds{options.timeout_ms});
     return judged("inproc", result, 2);
   } catch (std::exception const& failure) {
-    return {.how = verdict::failure,
+    return {.how = severity::failure,
             .check = "inproc",
             .text = failure.what(),
             .mend = "report this: it needs threads only"};
@@ -193,21 +193,21 @@ finding check_inproc(doctor_options const& options) {
 
 finding check_gloo(doctor_options const& options) {
   if (!has_gloo()) {
-    return {.how = verdict::info,
+    return {.how = severity::info,
             .check = "gloo",
             .text = "not in this build",
             .mend = "install libgloo-dev and build again; until then use --transport inproc"};
   }
   std::string folder = (std::filesystem::temp_directory_path() / "gradwire-doctor-XXXXXX").string();
   if (mkdtemp(folder.data()) == nullptr) {
-    return {.how = verdict::failure, .check = "gloo", .text = "no temporary folder to meet in", .mend = "set TMPDIR"};
+    return {.how = severity::failure, .check = "gloo", .text = "no temporary folder to meet in", .mend = "set TMPDIR"};
   }
   finding result;
   try {
     result = judged("gloo", gloo_on_threads(options, "file://" + folder), 2);
   } catch (std::exception const& failure) {
     result = {
-        .how = verdict::failure,
+        .how = severity::failure,
         .check = "gloo",
         .text = failure.what(),
         .mend = "set GRADWIRE_INTERFACE to an interface of the line above; a firewall must let local ports through"};
