@@ -29,7 +29,8 @@ struct reference {
   //! Sets the bytes between `count` elements and the end of their payload.
   static void pad(std::byte* payload, std::size_t count) {
     std::size_t const used = count * sizeof(Wire);
-    std::memset(payload + used, 0, encoded_bytes<Wire>(count) - used);
+    std::size_t const rest = encoded_bytes<Wire>(count) - used;
+    if (rest != 0) std::memset(payload + used, 0, rest);  // an empty payload has no address
   }
 
   //! Calls `work(segment, offset of its payload)`.
