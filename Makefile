@@ -35,9 +35,9 @@ demo: setup ## the main job on real data: an A/B convergence test, report in dem
 	@scripts/demo.sh
 
 .PHONY: test
-test: build ## every test: plain, then under AddressSanitizer + UBSan and ThreadSanitizer
+test: build ## every test: plain, then under AddressSanitizer + UBSan
 	@scripts/test.sh build release
-	@$(MAKE) --no-print-directory asan tsan
+	@$(MAKE) --no-print-directory asan
 
 .PHONY: asan
 asan: setup ## the C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
@@ -53,12 +53,6 @@ tsan: setup ## the threaded tests under ThreadSanitizer
 bench: setup ## micro-benchmarks of every codec function, one core, 64 MiB; build/bench/bench.jsonl
 	$(call build,release,build,--target gradwire_bench)
 	@build/bench/gradwire_bench --json build/bench/bench.jsonl
-
-.PHONY: lab
-lab: ## shaped links between network namespaces (root); build/lab/lab.jsonl
-	@scripts/setup.sh build lab
-	$(call build,release,build,--target gradwire_lab)
-	@bench/lab/run.sh
 
 .PHONY: lint
 lint: ## formatting, static analysis and the architecture checks
