@@ -1,0 +1,81 @@
+#include "program/sweep/timing.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include <gradwire/buffer.hpp>
+
+#include "program/common/interrupt.hpp"
+
+namespace gradwire::program::sweep {
+namespace {
+
+constexpr std::size_t most_iterations = 50;
+constexpr std::size_t fewest_iterations = 5;
+constexpr double timed_budget_us = 1e6;
+constexpr double warmup_budget_us = 0.5e6;
+
+double timed_call(communicator& comm, std::function<void()> const& prepare, std::function<void()> const& call) {
+  if (comm.rank() == 0) throw_if_interrupted();
+  prepare();
+  comm.barrier({}).wait();
+  auto const begin = std::chrono::steady_clock::now();
+  call();
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
+}
+
+double slowest(communicator& comm, double value) {
+  auto const all = gather(comm, value);
+  return *std::max_element(all.begin(), all.end());
+}
+
+}  // namespace
+
+timing time_calls(communicator& comm, measure_options const& options, std::function<void()> const& prepare,
+                  std::function<void()> const& call) {
+  bool const fixed = options.iterations.has_value();
+  double warmup_us = 0;
+  double last_us = 0;
+  for (std::size_t i = 0; i < options.warmup && (fixed || warmup_us < warmup_budget_us); ++i) {
+    last_us = slowest(comm, timed_call(comm, prepare, call));
+    warmup_us += last_us;
+  }
+  std::size_t iterations = most_iterations;
+  if (fixed) {
+    iterations = *options.iterations;
+  } else if (last_us > 0) {
+    double const fit = std::clamp(timed_budget_us / last_us, static_cast<double>(fewest_iterations),
+                                  static_cast<double>(most_iterations));
+    iterations = static_cast<std::size_t>(fit);
+  }
+  std::vector<double> times;
+  times.reserve(iterations);
+  for (std::size_t i = 0; i < iterations; ++i) times.push_back(timed_call(comm, prepare, call));
+
+  std::size_t const bytes = iterations * sizeof(double);
+  std::vector<double> all(iterations * comm.size());
+  std::vector<std::size_t> const sizes(comm.size(), bytes);
+  comm.all_gather(std::as_bytes(std::span{times}), std::as_writable_bytes(std::span{all}), sizes, {}).wait();
+  for (std::size_t i = 0; i < all.size(); ++i) times[i % iterations] = std::max(times[i % iterations], all[i]);
+  return {iterations, percentile(times, 50), percentile(times, 99)};
+}
+
+std::size_t replace_by_first_ranks(communicator& comm, std::span<std::byte> mine, std::size_t width) {
+  constexpr std::size_t piece_bytes = std::size_t{4} << 20;
+  buffer piece{std::min(piece_bytes, mine.size())};
+  std::size_t differing = 0;
+  for (std::size_t at = 0; at < mine.size(); at += piece_bytes) {
+    auto const here = mine.subspan(at, std::min(piece_bytes, mine.size() - at));
+    auto const theirs = piece.bytes().first(here.size());
+    std::memcpy(theirs.data(), here.data(), here.size());
+    comm.broadcast(theirs, 0, {}).wait();
+    for (std::size_t i = 0; i < here.size(); i += width) {
+      if (std::memcmp(&here[i], &theirs[i], width) != 0) ++differing;
+    }
+    std::memcpy(here.data(), theirs.data(), here.size());
+  }
+  return differing;
+}
+
+}  // namespace gradwire::program::sweep

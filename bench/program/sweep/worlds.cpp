@@ -1,0 +1,212 @@
+#include "program/sweep/worlds.hpp"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <gradwire/gloo.hpp>
+#include <gradwire/handshake.hpp>
+#include <gradwire/inproc.hpp>
+#include <gradwire/version.hpp>
+
+#include "program/common/interrupt.hpp"
+#include "program/common/ranks.hpp"
+#include "program/sweep/plan.hpp"
+#include "program/sweep/reporter.hpp"
+
+namespace gradwire::program::sweep {
+namespace {
+
+using world = std::pair<std::string, std::size_t>;  // transport, ranks
+
+// A file that the ranks of one world leave their records in; gone with this object.
+class records_file {
+ public:
+  records_file() {
+    std::string name = (std::filesystem::temp_directory_path() / "gradwire-sweep-XXXXXX").string();
+    int const fd = mkstemp(name.data());
+    if (fd < 0) {
+      throw program_error{fmt::format("cannot make a temporary file '{}': {}; set TMPDIR to a folder with room", name,
+                                      std::generic_category().message(errno))};
+    }
+    close(fd);
+    path_ = name;
+  }
+  ~records_file() {
+    std::error_code ignored;
+    std::filesystem::remove(path_, ignored);
+  }
+  records_file(records_file const&) = delete;
+  records_file& operator=(records_file const&) = delete;
+  [[nodiscard]] std::filesystem::path const& path() const noexcept { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+std::vector<std::string> specs_of(sweep_options const& options) {
+  if (!options.specs.empty()) return options.specs;
+  return {"bf16", "onebit+ef", "quant(bits=4)", "topk(ratio=0.01)+ef"};
+}
+
+std::vector<std::string> reductions_of(sweep_options const& options) {
+  return options.reductions.empty() ? std::vector<std::string>{"auto"} : options.reductions;
+}
+
+sweep_plan make_plan(sweep_options const& options) {
+  sweep_plan plan;
+  plan.collective = parse_collective(options.collective);
+  plan.options = {parse_dtype(options.type), options.iterations, options.warmup, options.seed};
+  plan.counts = sweep_counts(parse_bytes(options.min_bytes, "--min-bytes"),
+                             parse_bytes(options.max_bytes, "--max-bytes"), options.factor, plan.options.type);
+  if (plan.collective == collective_kind::all_reduce) {
+    plan.methods = sweep_methods(specs_of(options), reductions_of(options));
+  } else if (!options.specs.empty() || !options.reductions.empty()) {
+    throw program_error{
+        fmt::format("--collective {} moves raw bytes: leave --spec and --reduction out, or use "
+                    "all_reduce, the one collective that averages",
+                    options.collective)};
+  }
+  return plan;
+}
+
+std::vector<world> worlds_of(sweep_options const& options) {
+  std::vector<world> worlds;
+  for (auto const& transport : options.transports.empty() ? std::vector<std::string>{"gloo"} : options.transports) {
+    if (transport == "gloo" && !has_gloo()) {
+      throw program_error{"this build has no Gloo: install libgloo-dev and build again, or use --transport inproc"};
+    }
+    for (std::size_t const ranks : options.ranks.empty() ? std::vector<std::size_t>{2} : options.ranks) {
+      worlds.emplace_back(transport, ranks);
+    }
+  }
+  return worlds;
+}
+
+// The command line of one rank of one world of this sweep; it prints rows and leaves its records in `records`.
+std::vector<std::string> part_arguments(sweep_options const& options, std::filesystem::path const& records) {
+  std::vector<std::string> line{"sweep", "--part", records.string(), "--transport", "gloo"};
+  auto const give = [&](char const* option, std::string const& value) {
+    line.emplace_back(option);
+    line.push_back(value);
+  };
+  give("--collective", options.collective);
+  for (auto const& spec : options.specs) give("--spec", spec);
+  for (auto const& reduction : options.reductions) give("--reduction", reduction);
+  give("--min-bytes", options.min_bytes);
+  give("--max-bytes", options.max_bytes);
+  give("--factor", std::to_string(options.factor));
+  give("--dtype", options.type);
+  if (options.iterations) give("--iters", std::to_string(*options.iterations));
+  give("--warmup", std::to_string(options.warmup));
+  give("--seed", std::to_string(options.seed));
+  give("--timeout", fmt::format("{}", static_cast<double>(options.timeout_ms) / 1000));
+  if (options.output.json == "-") give("--json", "-");  // so that rows go to standard error
+  if (options.output.quiet) line.emplace_back("--quiet");
+  return line;
+}
+
+// Ranks that somebody started by hand may have been given different command lines.
+void require_equal_plans(communicator& comm, sweep_plan const& plan) {
+  std::vector<std::string> methods;
+  for (auto const& method : plan.methods) methods.push_back(method.how.text());
+  std::vector<config_field> const fields{
+      {"version", std::string{version()}},
+      {"--collective", std::string{to_string(plan.collective)}},
+      {"--spec and --reduction", fmt::format("{}", fmt::join(methods, " "))},
+      {"--dtype", std::string{to_string(plan.options.type)}},
+      {"sizes", fmt::format("{}", fmt::join(plan.counts, " "))},
+      {"--iters", plan.options.iterations ? std::to_string(*plan.options.iterations) : "unset"},
+      {"--warmup", std::to_string(plan.options.warmup)},
+      {"--seed", std::to_string(plan.options.seed)}};
+  require_equal_configuration(comm, fields);
+}
+
+// One rank's work; `reporter` is null on all but rank 0.
+void measure_world(communicator& comm, sweep_plan const& plan, sweep_reporter* reporter) {
+  require_equal_plans(comm, plan);
+  if (reporter != nullptr) reporter->begin_world(comm.transport(), comm.size());
+  run_plan(
+      comm, plan, [&](case_result const& result) { reporter->add(result); },
+      [&](skipped_method const& method) { reporter->skip(method); });
+}
+
+exit_code run_launched(sweep_options const& options, sweep_plan const& plan, context const& ctx) {
+  if (options.transports.size() > 1 || options.ranks.size() > 1) {
+    throw program_error{"under a launcher there is one world: give one --transport and leave --ranks out"};
+  }
+  world_options place;
+  place.timeout_ms = options.timeout_ms;
+  if (!options.transports.empty()) place.transport = options.transports.front();
+  place.ranks_given = !options.ranks.empty();
+  if (place.ranks_given) place.ranks = options.ranks.front();
+  bool const part = !options.part.empty();
+  std::optional<sweep_reporter> reporter;
+  if (is_first_rank()) {
+    reporter.emplace(options.output, part ? options.part : options.output.json, options.out, plan, plan.cases());
+    if (!part) reporter->begin_sweep();
+  }
+  auto const comm = join_world(place);
+  measure_world(*comm, plan, reporter ? &*reporter : nullptr);
+  return reporter && !part ? reporter->finish(ctx.arguments) : exit_code::done;
+}
+
+exit_code run_processes(sweep_options const& options, std::size_t ranks, sweep_reporter& reporter) {
+  records_file const records;
+  auto const collect = [&] {
+    for (record const& line : read_json_lines(records.path())) reporter.take(line);
+  };
+  try {
+    exit_code const status = launch_ranks(part_arguments(options, records.path()), ranks);
+    collect();
+    return status;
+  } catch (program_error const&) {  // a rank died, or Ctrl-C: what is finished is kept
+    collect();
+    throw;
+  }
+}
+
+void run_threads(sweep_options const& options, std::size_t ranks, sweep_plan const& plan, sweep_reporter& reporter) {
+  run_ranks(
+      ranks, [&](communicator& comm) { measure_world(comm, plan, comm.rank() == 0 ? &reporter : nullptr); },
+      std::chrono::milliseconds{options.timeout_ms});
+}
+
+exit_code run_here(sweep_options const& options, sweep_plan const& plan, context const& ctx) {
+  auto const worlds = worlds_of(options);
+  sweep_reporter reporter{options.output, options.output.json, options.out, plan, plan.cases() * worlds.size()};
+  reporter.begin_sweep();
+  try {
+    for (auto const& [transport, ranks] : worlds) {
+      if (transport == "inproc") {
+        run_threads(options, ranks, plan, reporter);
+        continue;
+      }
+      exit_code const status = run_processes(options, ranks, reporter);
+      if (status == exit_code::done) continue;
+      if (!reporter.results().empty()) static_cast<void>(reporter.finish(ctx.arguments));
+      return status;
+    }
+  } catch (std::exception const&) {
+    if (!reporter.results().empty()) static_cast<void>(reporter.finish(ctx.arguments));
+    throw;
+  }
+  return reporter.finish(ctx.arguments);
+}
+
+}  // namespace
+
+exit_code run_sweep(sweep_options const& options, context const& ctx) {
+  signal_guard const guard;
+  sweep_plan const plan = make_plan(options);
+  return is_launched_rank() ? run_launched(options, plan, ctx) : run_here(options, plan, ctx);
+}
+
+}  // namespace gradwire::program::sweep

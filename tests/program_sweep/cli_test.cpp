@@ -1,0 +1,168 @@
+// `gradwire sweep` and `gradwire fidelity` as people start them.
+#include <stdlib.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <gradwire/gloo.hpp>
+
+#include "program/common/interrupt.hpp"
+#include "program/common/json_lines.hpp"
+#include "program/common/process.hpp"
+
+namespace gradwire::program {
+namespace {
+
+class Cli : public testing::Test {
+ protected:
+  Cli() {
+    std::string name = (std::filesystem::temp_directory_path() / "gradwire-cli-XXXXXX").string();
+    if (mkdtemp(name.data()) != nullptr) folder_ = name;
+  }
+  ~Cli() override {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+
+  // Exit status; what was printed lies in out() and err().
+  int run(std::vector<std::string> arguments) {
+    std::filesystem::remove(folder_ / "out");
+    std::filesystem::remove(folder_ / "err");
+    arguments.insert(arguments.begin(), GRADWIRE_PROGRAM_FILE);
+    signal_guard const guard;
+    std::vector<process> one;
+    one.emplace_back(process_options{.arguments = arguments, .output = folder_ / "out", .errors = folder_ / "err"});
+    if (!wait_any(one, std::chrono::seconds{100})) return -1;
+    return one.front().end()->signalled ? -one.front().end()->value : one.front().end()->value;
+  }
+  [[nodiscard]] std::string out() const { return read_file(folder_ / "out"); }
+  [[nodiscard]] std::string err() const { return read_file(folder_ / "err"); }
+  [[nodiscard]] std::string path(char const* name) const { return (folder_ / name).string(); }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(Cli, SweepWritesOneRecordACase) {
+  ASSERT_EQ(run({"sweep",       "--transport", "inproc",
+                 "--ranks",     "1",           "3",
+                 "--spec",      "onebit+ef",   "none+via(two_shot)",
+                 "--min-bytes", "0",           "--max-bytes",
+                 "1K",          "--factor",    "7",
+                 "--iters",     "2",           "--warmup",
+                 "1",           "--json",      "-",
+                 "--quiet"}),
+            0)
+      << err();
+  EXPECT_EQ(err(), "");
+  auto const lines = read_json_lines(folder_ / "out");
+  // 0, 4, 28, 196 bytes; the baseline and two specs; one and three ranks.
+  ASSERT_EQ(lines.size(), 4U * 3U * 2U) << out();
+  for (auto const& line : lines) {
+    for (char const* key :
+         {"event", "collective", "transport", "reduction", "spec", "dtype", "ranks", "count", "bytes", "time_us",
+          "p99_us", "algbw_gbps", "busbw_gbps", "wire_bytes", "wirebw_gbps", "ratio", "nmse", "wrong"}) {
+      EXPECT_TRUE(line.contains(key)) << key;
+    }
+    EXPECT_EQ(line["wrong"], 0) << line.dump();
+    EXPECT_EQ(line["busbw_gbps"].is_null(), line["ranks"] == 1) << line.dump();
+  }
+}
+
+TEST_F(Cli, SweepOverProcessesWritesTableRecordsAndPictures) {
+  if (!has_gloo()) GTEST_SKIP() << "a build without Gloo";
+  ASSERT_EQ(run({"sweep", "--transport", "gloo", "inproc", "--ranks", "2", "--spec", "quant(bits=4)", "--min-bytes",
+                 "4K", "--max-bytes", "8K", "--iters", "2", "--warmup", "0", "--out", path("sweep")}),
+            0)
+      << err();
+  EXPECT_NE(out().find("#wrong"), std::string::npos) << out();
+  EXPECT_NE(out().find("wrong elements: 0 OK"), std::string::npos) << out();
+  EXPECT_NE(out().find("Break-even"), std::string::npos) << out();
+  auto const lines = read_json_lines(folder_ / "sweep" / "results.jsonl");
+  ASSERT_EQ(lines.size(), 2U * 2U * 2U);
+  EXPECT_EQ(lines[0]["transport"], "gloo");
+  EXPECT_EQ(lines[7]["transport"], "inproc");
+  std::string const html = read_file(folder_ / "sweep" / "sweep.html");
+  EXPECT_NE(html.find("Pareto"), std::string::npos);
+  EXPECT_EQ(html.find("http://"), html.find("http://www.w3.org/"));  // nothing comes from a network
+}
+
+TEST_F(Cli, SweepOfRawCollectivesTakesNoSpecs) {
+  EXPECT_EQ(run({"sweep", "--collective", "all_gather", "--transport", "inproc", "--ranks", "3", "--min-bytes", "1K",
+                 "--max-bytes", "1K", "--iters", "1"}),
+            0)
+      << err();
+  EXPECT_EQ(run({"sweep", "--collective", "all_gather", "--spec", "bf16"}), 2);
+  EXPECT_NE(err().find("all_reduce"), std::string::npos) << err();
+}
+
+TEST_F(Cli, SweepRefusesNonsenseInOneLine) {
+  struct {
+    std::vector<std::string> arguments;
+    char const* said;
+  } const cases[]{{{"--min-bytes", "12Q"}, "--min-bytes"},
+                  {{"--max-bytes", "-4"}, "--max-bytes"},
+                  {{"--factor", "1"}, "--factor"},
+                  {{"--min-bytes", "1M", "--max-bytes", "1K"}, "swap"},
+                  {{"--spec", "onebyte"}, "onebit"},
+                  {{"--reduction", "three_shot"}, "two_shot"},
+                  {{"--collective", "allreduce"}, "all_reduce"},
+                  {{"--dtype", "f64"}, "bf16"},
+                  {{"--ranks", "0"}, "--ranks"},
+                  {{"--transport", "pigeon"}, "inproc"},
+                  {{"--iters", "0"}, "--iters"},
+                  {{"--out", "/dev/null/x", "--max-bytes", "8"}, "/dev/null/x"}};
+  for (auto const& one : cases) {
+    std::vector<std::string> arguments{"sweep", "--transport", "inproc"};
+    if (one.arguments.front() == "--transport") arguments = {"sweep"};
+    arguments.insert(arguments.end(), one.arguments.begin(), one.arguments.end());
+    EXPECT_EQ(run(arguments), 2) << one.said;
+    std::string const text = err();
+    EXPECT_NE(text.find(one.said), std::string::npos) << text;
+    EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
+  }
+}
+
+TEST_F(Cli, SweepSaysWhyAMethodIsSkipped) {
+  ASSERT_EQ(run({"sweep", "--transport", "inproc", "--spec", "onebit", "--reduction", "dense", "two_shot",
+                 "--max-bytes", "8", "--iters", "1"}),
+            0)
+      << err();
+  EXPECT_NE(out().find("skipped onebit"), std::string::npos) << out();
+  EXPECT_NE(out().find("via(two_shot)"), std::string::npos) << out();
+}
+
+TEST_F(Cli, FidelityTellsErrorsOfADump) {
+  std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (4, 8), }";
+  header.resize(117, ' ');
+  header += '\n';
+  std::ofstream file{path("grad.npy"), std::ios::binary};
+  file << std::string{"\x93NUMPY\x01\x00\x76\x00", 10} << header;
+  for (int i = 0; i < 32; ++i) {
+    float const value = i % 2 == 0 ? 1.0F : -3.0F;  // onebit sends ±2: nmse = 1/5
+    file.write(reinterpret_cast<char const*>(&value), sizeof value);
+  }
+  file.close();
+  ASSERT_EQ(run({"fidelity", "--spec", "onebit", "bf16", "--input", path("grad.npy"), "--steps", "4", "--json", "-"}),
+            0)
+      << err();
+  auto const lines = read_json_lines(folder_ / "out");
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_NEAR(lines[0]["nmse"].get<double>(), 0.2, 1e-6);
+  EXPECT_NEAR(lines[0]["sum_error"].get<double>(), std::sqrt(0.2), 1e-6);
+  EXPECT_EQ(lines[1]["nmse"], 0.0);
+  EXPECT_NE(err().find("bits/element"), std::string::npos);  // the table goes to standard error
+
+  EXPECT_EQ(run({"fidelity", "--spec", "onebit", "--input", path("none.npy")}), 2);
+  EXPECT_NE(err().find("none.npy"), std::string::npos);
+  EXPECT_EQ(run({"fidelity", "--spec", "onebit", "--input", path("out")}), 2);
+  EXPECT_NE(err().find("not a .npy file"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace gradwire::program
