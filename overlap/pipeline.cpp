@@ -119,4 +119,14 @@ void pipeline::drain(std::chrono::milliseconds timeout) {
   for (host_stream* const stream : {&encode_, &wire_, &decode_}) synchronize(stream->ref(), timeout);
 }
 
+void pipeline::quiesce(std::chrono::milliseconds timeout) noexcept {
+  for (host_stream* const stream : {&encode_, &wire_, &decode_}) {
+    try {
+      synchronize(stream->ref(), timeout);
+    } catch (...) {
+      // The failure that brought us here, or one that follows from it.
+    }
+  }
+}
+
 }  // namespace gradwire::overlap

@@ -29,8 +29,10 @@ class pipeline {
   //! Ends the step once all of `buckets` are through; returns the point behind all of it.
   event finish(std::span<bucket> buckets, std::size_t step);
   [[nodiscard]] stream_ref wire() noexcept { return wire_.ref(); }
-  //! Blocks until all streams are idle.
+  //! Blocks until all streams are idle; rethrows their first failure.
   void drain(std::chrono::milliseconds timeout);
+  //! After a failure: blocks until no stream touches gradients any more, each for at most `timeout`.
+  void quiesce(std::chrono::milliseconds timeout) noexcept;
 
  private:
   struct place {

@@ -303,12 +303,14 @@ void reducer::synchronize(stream_ref stream) {
     if (!impl_->ready[index]) impl_->mark(index, producer);
     impl_->launch_ready();
   }
-  impl_->rethrow_failure();
   try {
+    impl_->rethrow_failure();
     impl_->wait_for_step(stream);
     impl_->end_step();
   } catch (...) {
+    // The caller may free its gradients next, so nothing may still read or write them.
     impl_->outcome->fail(std::current_exception());
+    impl_->pipeline->quiesce(impl_->comm.timeout());
     throw;
   }
 }

@@ -1,6 +1,7 @@
 #include <gradwire/spec.hpp>
 
 #include <functional>
+#include <mutex>
 #include <numeric>
 #include <optional>
 #include <regex>
@@ -50,6 +51,9 @@ std::regex read_regex(std::string_view condition, std::string_view value) {
                 "condition '" + std::string{condition} +
                     "' has an empty expression, which every name matches: write name~.* for that"};
   }
+  // Ranks may be threads, and libstdc++ fills a cache of the locale without a lock when it compiles an expression.
+  static std::mutex one_at_a_time;
+  std::scoped_lock const lock{one_at_a_time};
   try {
     return std::regex{std::string{value}, std::regex::ECMAScript};
   } catch (std::regex_error const& bad) {

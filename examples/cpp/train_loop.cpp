@@ -81,7 +81,7 @@ bool train(gradwire::communicator& comm, std::string const& method) {
     if (step == 0) first = last;
   }
 
-  bool const learned = std::isfinite(last) && last < first / 100;
+  bool const learned = std::isfinite(last) && last < first / 10;
   if (comm.rank() == 0) {
     auto const stats = reducer.stats();
     std::printf("%s on %zu ranks over %s: error %.4g -> %.4g in %zu steps\n", method.c_str(), comm.size(),
@@ -91,7 +91,7 @@ bool train(gradwire::communicator& comm, std::string const& method) {
                   stats.raw_bytes / static_cast<double>(stats.wire_bytes));
     }
     if (!learned)
-      std::fprintf(stderr, "the error did not fall to a hundredth: try another method than %s\n", method.c_str());
+      std::fprintf(stderr, "the error did not fall to a tenth: try another method than %s\n", method.c_str());
   }
   return learned;
 }

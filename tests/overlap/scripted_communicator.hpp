@@ -18,7 +18,7 @@ class scripted_communicator final : public communicator {
  public:
   explicit scripted_communicator(communicator& inner) : inner_{inner} {}
 
-  //! Before each collective the wire yields up to 200 times, drawn from `seed`.
+  //! Before each collective the wire yields up to 7 times, drawn from `seed`.
   void delay_from(std::uint64_t seed) { seed_ = 2 * seed + 1; }
   //! From now on the wire stops before each collective until release().
   void hold() { held_ = release_.get_future().share(); }
@@ -82,7 +82,7 @@ class scripted_communicator final : public communicator {
       issued_.push_back(std::string{operation} + " " + std::to_string(size));
     }
     seed_ *= 6364136223846793005u;  // 0 stays 0: no delays
-    std::uint64_t const yields = (seed_ >> 40) % 200;
+    std::uint64_t const yields = (seed_ >> 40) % 8;
     enqueue(stream, [=, held = held_] {
       for (std::uint64_t i = 0; i < yields; ++i) std::this_thread::yield();
       if (held.valid()) held.wait();
