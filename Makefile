@@ -35,9 +35,9 @@ demo: setup ## the main job on real data: an A/B convergence test, report in dem
 	@scripts/demo.sh
 
 .PHONY: test
-test: build ## every test: plain, then under AddressSanitizer + UBSan
+test: build ## every test: plain, then under AddressSanitizer + UBSan and ThreadSanitizer
 	@scripts/test.sh build release
-	@$(MAKE) --no-print-directory asan
+	@$(MAKE) --no-print-directory asan tsan
 
 .PHONY: asan
 asan: setup ## the C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
