@@ -69,11 +69,12 @@ template <class BytesOf>
                     "codec, other keys or other element counts"})};
 }
 
-//! The same block in several payloads.
+//! The same block in several payloads. References: copies of what was just written would be read in other widths than
+//! they were written in, and then wait for all stores before them.
 struct shards {
-  std::span<std::byte const* const> payloads;
+  std::span<std::byte const* const> const& payloads;
   std::size_t bytes;  //!< of each payload
-  blocks::block block;
+  blocks::block const& block;
 };
 
 //! The five functions of a codec from its work on one block. `Coder` is made from the parameters and has

@@ -10,12 +10,18 @@ namespace gradwire {
 namespace onebit {
 namespace {
 
+constexpr std::array<std::string_view, 1> scales{"one"};
+
 constexpr std::array keys{codec_key{.name = "block",
                                     .kind = key_kind::integer,
                                     .preset = 1024,
                                     .min = 32,
                                     .max = 65536,
-                                    .help = "elements that share a scale: a multiple of 32"}};
+                                    .help = "elements that share a scale: a multiple of 32"},
+                          codec_key{.name = "scale",
+                                    .kind = key_kind::choice,
+                                    .choices = scales,
+                                    .help = "not set: the mean magnitude; one: bare signs, as in signSGD"}};
 
 void check(param_values const& params) {
   if (params.integer(block_key) % lanes != 0) {
@@ -26,9 +32,10 @@ void check(param_values const& params) {
   }
 }
 
-codec_traits traits(param_values const&) {
+codec_traits traits(param_values const& params) {
   codec_traits traits;
-  traits.contractive = true;
+  // Bare signs overshoot whatever is small.
+  traits.contractive = !params.given(scale_key);
   return traits;
 }
 
@@ -36,7 +43,8 @@ std::size_t encoded_bytes(param_values const& params, std::size_t count) {
   return blocks::encoded_bytes(count, params.integer(block_key), block_bytes);
 }
 
-// ‖x − D(Q(x))‖² = ‖x‖² − ‖x‖₁²/m for a block of m, exactly (Karimireddy et al., ICML 2019, lemma 8: the scaled sign).
+// ‖x − D(Q(x))‖² = ‖x‖² − ‖x‖₁²/m for a block of m, exactly (Karimireddy et al., ICML 2019, lemma 8: the scaled sign);
+// for bare signs ‖x‖² − 2‖x‖₁ + m, unless x is zero.
 double error_bound(param_values const& params, std::span<float const> x) {
   double bound = 0;
   for (std::size_t const size = params.integer(block_key); !x.empty(); x = x.subspan(std::min(size, x.size()))) {
@@ -46,7 +54,9 @@ double error_bound(param_values const& params, std::span<float const> x) {
       sum += std::abs(static_cast<double>(value));
       squares += static_cast<double>(value) * static_cast<double>(value);
     }
-    bound += squares - sum * sum / static_cast<double>(std::min(size, x.size()));
+    auto const count = static_cast<double>(std::min(size, x.size()));
+    bool const bare = params.given(scale_key) && sum > 0;
+    bound += bare ? squares - 2 * sum + count : squares - sum * sum / count;
   }
   return bound;
 }

@@ -18,6 +18,7 @@ namespace gradwire::onebit {
 
 //! Positions in codec_entry::keys.
 inline constexpr std::size_t block_key = 0;
+inline constexpr std::size_t scale_key = 1;
 
 [[nodiscard]] inline bool sign(std::byte const* signs, std::size_t i) noexcept {
   return (std::to_integer<unsigned>(signs[i / 8]) >> (i % 8) & 1u) != 0;
@@ -32,7 +33,7 @@ inline constexpr std::size_t block_key = 0;
 //! A source: scale·ΣD + residual (null: none) over one block of several payloads. An element goes to `sums` when it is
 //! looked at.
 struct summed {
-  std::span<std::byte const* const> payloads;
+  std::span<std::byte const* const> const& payloads;
   std::size_t offset;  //!< of the block in each payload
   std::size_t count;   //!< elements of the block
   float scale;
@@ -70,7 +71,7 @@ struct reference_loops {
   }
 
   //! residual = x − D(x).
-  static void keep_loss(float const* x, std::size_t count, float scale, float* residual, blocks::upcoming const&) {
+  static void keep_loss(float const* x, std::size_t count, float scale, float* residual, blocks::upcoming) {
     for (std::size_t i = 0; i < count; ++i) residual[i] = x[i] - decoded(scale, negative(x[i]));
   }
 
@@ -88,17 +89,18 @@ struct reference_loops {
 template <class Loops>
 class coder {
  public:
-  explicit coder(param_values const& params) : size_{params.integer(block_key)} {}
+  explicit coder(param_values const& params) : size_{params.integer(block_key)}, unit_{params.given(scale_key)} {}
 
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] std::size_t bytes(std::size_t count) const noexcept { return block_bytes(count); }
 
   template <class Source>
   void encode(Source const& source, float const* values, blocks::block const& block, random_key, std::byte* to,
-              std::byte const*, float* residual, blocks::upcoming const& next) const {
+              std::byte const*, float* residual, blocks::upcoming next) const {
     std::size_t const count = block.count;
     std::byte* const signs = to + sizeof(block_header);
-    block_header header{mean(Loops::sum_and_signs(source, count, signs), count)};
+    float const sum = Loops::sum_and_signs(source, count, signs);
+    block_header header{mean(sum, count)};
     blocks::plain<float> const again{values};
     if (std::isinf(header.scale)) {
       float const shrunk = reference_loops::sum_and_signs(again, count, signs, shrink);
@@ -108,7 +110,9 @@ class coder {
       write_spoiled(count, to);
       return;
     }
-    if (nearly_equal(header.scale, magnitude(values[0])) && has_one_magnitude(values, count)) {
+    if (unit_) {
+      header.scale = sum > 0.0f ? 1.0f : 0.0f;
+    } else if (nearly_equal(header.scale, magnitude(values[0])) && has_one_magnitude(values, count)) {
       header.scale = magnitude(values[0]);
     }
     std::memcpy(to, &header, sizeof header);
@@ -167,6 +171,7 @@ class coder {
   }
 
   std::size_t size_;
+  bool unit_;  // the scale is 1
 };
 
 //! The Highway path: the same bytes.

@@ -103,7 +103,7 @@ HWY_INLINE void load_group(summed const& source, sign_shifts const& shifts, std:
 
 struct loops {
   template <class Source>
-  static HWY_NOINLINE float sum_and_signs(Source source, std::size_t count, std::byte* signs) {
+  static HWY_NOINLINE HWY_FLATTEN float sum_and_signs(Source const& source, std::size_t count, std::byte* signs) {
     f32_tag const d;
     sign_shifts const shifts = make_shifts();
     f32_vector sums[vectors];
@@ -129,16 +129,15 @@ struct loops {
     return sum_lanes(lane);
   }
 
-  static HWY_NOINLINE void keep_loss(float const* values, std::size_t count, float scale, float* residual,
-                                     blocks::upcoming const& next) {
+  static HWY_NOINLINE HWY_FLATTEN void keep_loss(float const* values, std::size_t count, float scale, float* residual,
+                                                 blocks::upcoming next) {
     f32_tag const d;
-    blocks::upcoming const after = next;
     f32_vector const zero = hn::Zero(d);
     f32_vector const plus = hn::Set(d, scale);
     f32_vector const minus = hn::Set(d, -scale);
     std::size_t i = 0;
     for (; i + lanes <= count; i += lanes) {
-      prefetch(after, i);
+      prefetch(next, i);
       prefetch(residual, i + count);
       unrolled<vectors>([&](auto v) HWY_ATTR {
         f32_vector const x = load(d, values + i + v * width);
@@ -150,7 +149,7 @@ struct loops {
   }
 
   template <bool Add, class T>
-  static HWY_NOINLINE void decode(std::byte const* signs, std::size_t count, float value, T* out) {
+  static HWY_NOINLINE HWY_FLATTEN void decode(std::byte const* signs, std::size_t count, float value, T* out) {
     f32_tag const d;
     i32_vector const plus = bits_of(value);
     i32_vector const minus = bits_of(-value);

@@ -50,9 +50,13 @@ inline constexpr std::size_t slack = 64;
 //! and `residual` (null: none) added. An element goes to `sums` when it is looked at.
 template <bool Centred, bool Last>
 struct summed {
+  //! What levels of a factor of 1 depend on.
   struct part {
     std::byte const* codes;
-    grid levels;  //!< with factor 1
+    float low;
+    float high;
+    float unit;
+    float top;
   };
   static constexpr std::size_t most = 4;
 
@@ -82,31 +86,37 @@ template <bool Centred, bool Last>
 float summed<Centred, Last>::at(std::size_t i) const noexcept {
   float total = before == nullptr ? 0 : before[i];
   for (std::size_t p = 0; p < size; ++p) {
-    float const x = level(parts[p].levels, Centred, read_code(parts[p].codes, i, Centred, bits));
+    part const& one = parts[p];
+    grid const levels{1.0f, one.low, one.high, one.unit, one.top, extent{one.low, one.high, true}};
+    float const x = level(levels, Centred, read_code(one.codes, i, Centred, bits));
     total = p == 0 && before == nullptr ? x : total + x;
   }
   if constexpr (Last) total = residual == nullptr ? scale * total : feedback::add(residual[i], scale, total);
   return sums[i] = total;
 }
 
-//! The plain loops: the definition of the bytes.
+//! The plain loops: the definition of the bytes. encode and decode return how many elements, from the first on, they
+//! have done: loops in vectors leave the last ones to these. (A call of these at the end of a function with AVX code
+//! would be a jump, before which GCC 12 does not clear the upper halves of the registers, and SSE code then crawls.)
 struct reference_loops {
   static constexpr bool sums_in_registers = false;
 
   //! Looks at each element once.
   template <bool AbsMax, class Source>
   static extent find_extent(Source const& source, std::size_t count) {
-    extent found{0, 0, true};
+    bool all_finite = true;
+    float low = 0;
+    float high = 0;
     float most = 0;
     for (std::size_t i = 0; i < count; ++i) {
       float const x = source.at(i);
-      found.finite = found.finite && finite(x);
+      all_finite = all_finite && finite(x);
       most = magnitude(x) > most ? magnitude(x) : most;
-      found.low = i == 0 || x < found.low ? x : found.low;
-      found.high = i == 0 || x > found.high ? x : found.high;
+      low = i == 0 || x < low ? x : low;
+      high = i == 0 || x > high ? x : high;
     }
-    if constexpr (AbsMax) return {0.0f - most, most, found.finite};
-    return {found.low + 0.0f, found.high + 0.0f, found.finite};
+    if constexpr (AbsMax) return {0.0f - most, most, all_finite};
+    return {low + 0.0f, high + 0.0f, all_finite};
   }
 
   //! `numbers`: the random numbers of `count` elements, 16 bits each; of elements first … in the tensor.
@@ -120,14 +130,15 @@ struct reference_loops {
   //! Writes one byte per element: the code's lower bits, those in `mask`. `numbers` is read with Stochastic only.
   //! `residual` (null: none) = x − level(code).
   template <bool Centred, bool Stochastic>
-  static void encode(float const* x, std::size_t count, grid const& g, unsigned mask, std::uint16_t const* numbers,
-                     std::uint8_t* codes, float* residual, blocks::upcoming const&) {
+  static std::size_t encode(float const* x, std::size_t count, grid const& g, unsigned mask,
+                            std::uint16_t const* numbers, std::uint8_t* codes, float* residual, blocks::upcoming) {
     for (std::size_t i = 0; i < count; ++i) {
       std::int32_t const code =
           Stochastic ? code_stochastic(g, Centred, x[i], numbers[i] & random_mask) : code_nearest(g, Centred, x[i]);
       codes[i] = static_cast<std::uint8_t>(static_cast<unsigned>(code) & mask);
       if (residual != nullptr) residual[i] = x[i] - level(g, Centred, code);
     }
+    return count;
   }
 
   //! `count` codes as a bit string of code_bytes(count, bits) bytes. `codes` has `slack` more bytes, to be overwritten.
@@ -151,14 +162,15 @@ struct reference_loops {
     }
   }
 
-  //! out = scale·level, or out += scale·level, for elements begin … end − 1 of a block.
+  //! out = scale·level, or out += scale·level, for a block's elements from `begin` on.
   template <bool Centred, bool Add, class T>
-  static void decode(std::byte const* codes, std::byte const*, std::size_t begin, std::size_t end, unsigned bits,
-                     grid const& g, float scale, T* out) {
-    for (std::size_t i = begin; i < end; ++i) {
+  static std::size_t decode(std::byte const* codes, std::byte const*, std::size_t count, unsigned bits, grid const& g,
+                            float scale, T* out, std::size_t begin = 0) {
+    for (std::size_t i = begin; i < count; ++i) {
       float const x = level(g, Centred, read_code(codes, i, Centred, bits));
       out[i] = from_float<T>(Add ? feedback::add(to_float(out[i]), scale, x) : scale * x);
     }
+    return count;
   }
 };
 
@@ -173,7 +185,7 @@ class coder {
 
   template <class Source>
   void encode(Source const& source, float const* values, blocks::block const& block, random_key key, std::byte* to,
-              std::byte const* end, float* residual, blocks::upcoming const& next) const {
+              std::byte const* end, float* residual, blocks::upcoming next) const {
     encode_between(look(source, block.count), values, block, key, to, end, residual, next);
   }
 
@@ -186,7 +198,7 @@ class coder {
   template <bool Add, class T>
   void decode(std::byte const* from, std::byte const* end, blocks::block const& block, T* out, float scale) const {
     extent const found = read(from, block);
-    if (!found.finite) {
+    if (!found.finite()) {
       for (std::size_t i = 0; i < block.count; ++i) out[i] = from_float<T>(std::bit_cast<float>(spoiled_bits));
       return;
     }
@@ -206,14 +218,14 @@ class coder {
                                          : Loops::template find_extent<false>(source, count);
   }
 
-  void encode_between(extent const& found, float const* values, blocks::block const& block, random_key key,
-                      std::byte* to, std::byte const* end, float* residual, blocks::upcoming const& next) const {
-    if (!found.finite) {
+  void encode_between(extent found, float const* values, blocks::block const& block, random_key key, std::byte* to,
+                      std::byte const* end, float* residual, blocks::upcoming next) const {
+    if (!found.finite()) {
       std::memset(to, 0, bytes(block.count));
       write_header(std::bit_cast<float>(spoiled_bits), std::bit_cast<float>(spoiled_bits), to);
       return;
     }
-    write_header(found.low, found.high, to);
+    write_header(found.low(), found.high(), to);
     grid const g = make_grid(found, set_.scale, set_.bits);
     to += header_bytes(set_.scale);
     // The fast loops leave the factor out.
@@ -227,7 +239,7 @@ class coder {
   //! sums = scale·ΣD + residual (null: none); returns what a look at them finds.
   extent sum(blocks::shards const& parts, float scale, float const* residual, float* sums) const {
     if constexpr (Loops::sums_in_registers) {
-      extent found;
+      extent found{0, 0, true};
       if (set_.is_centred() ? sum_in_registers<true>(parts, scale, residual, sums, found)
                             : sum_in_registers<false>(parts, scale, residual, sums, found)) {
         return found;
@@ -254,20 +266,21 @@ class coder {
     constexpr std::size_t most = summed<Centred, false>::most;
     std::size_t const header = header_bytes(set_.scale);
     auto const sum_some = [&]<bool Last>(std::size_t begin, std::size_t size) {
-      summed<Centred, Last> source{.parts = {},
-                                   .size = size,
-                                   .count = shards.block.count,
-                                   .bits = set_.bits,
-                                   .readable = shards.bytes - shards.block.payload - header,
-                                   .before = begin == 0 ? nullptr : sums,
-                                   .scale = scale,
-                                   .residual = residual,
-                                   .sums = sums};
+      summed<Centred, Last> source;
+      source.size = size;
+      source.count = shards.block.count;
+      source.bits = set_.bits;
+      source.readable = shards.bytes - shards.block.payload - header;
+      source.before = begin == 0 ? nullptr : sums;
+      source.scale = scale;
+      source.residual = residual;
+      source.sums = sums;
       for (std::size_t p = 0; p < size; ++p) {
         std::byte const* const from = shards.payloads[begin + p] + shards.block.payload;
         extent const one = read(from, shards.block);
-        source.parts[p] = {from + header, make_grid(one, set_.scale, set_.bits)};
-        if (!one.finite || source.parts[p].levels.factor != 1.0f) return false;
+        grid const g = make_grid(one, set_.scale, set_.bits);
+        if (!one.finite() || g.factor != 1.0f) return false;
+        source.parts[p] = {from + header, g.low, g.high, g.unit, g.top};
       }
       found = look(source, shards.block.count);
       return true;
@@ -285,18 +298,24 @@ class coder {
                     std::byte const* end, float* residual, blocks::upcoming next) const {
     alignas(64) std::uint8_t codes[piece + slack];
     alignas(64) std::uint16_t numbers[piece + slack];
-    unsigned const mask = (1u << set_.bits) - 1u;
+    bool const is_stochastic = set_.round == rounding::stochastic;
     for (std::size_t at = 0; at < block.count; at += piece) {
       std::size_t const count = std::min(piece, block.count - at);
-      float const* const x = values + at;
       float* const lost = residual == nullptr ? nullptr : residual + at;
-      if (set_.round == rounding::stochastic) {
-        With::draw(key, block.tensor_id, block.first + at, count, numbers);
-        set_.is_centred() ? With::template encode<true, true>(x, count, g, mask, numbers, codes, lost, next)
-                          : With::template encode<false, true>(x, count, g, mask, numbers, codes, lost, next);
+      if (is_stochastic) With::draw(key, block.tensor_id, block.first + at, count, numbers);
+      auto const encode = [&]<bool Centred, bool Stochastic>() {
+        unsigned const mask = (1u << set_.bits) - 1u;
+        float const* const x = values + at;
+        std::size_t const done =
+            With::template encode<Centred, Stochastic>(x, count, g, mask, numbers, codes, lost, next);
+        if (done == count) return;
+        reference_loops::encode<Centred, Stochastic>(x + done, count - done, g, mask, numbers + done, codes + done,
+                                                     lost == nullptr ? nullptr : lost + done, {});
+      };
+      if (set_.is_centred()) {
+        is_stochastic ? encode.template operator()<true, true>() : encode.template operator()<true, false>();
       } else {
-        set_.is_centred() ? With::template encode<true, false>(x, count, g, mask, numbers, codes, lost, next)
-                          : With::template encode<false, false>(x, count, g, mask, numbers, codes, lost, next);
+        is_stochastic ? encode.template operator()<false, true>() : encode.template operator()<false, false>();
       }
       With::pack(codes, count, set_.bits, to + code_bytes(at, set_.bits), end);
       next.gradient += count * next.element_bytes;
@@ -306,8 +325,12 @@ class coder {
   template <class With, bool Add, class T>
   void decode_codes(std::byte const* codes, std::byte const* end, blocks::block const& block, grid const& g,
                     float scale, T* out) const {
-    set_.is_centred() ? With::template decode<true, Add>(codes, end, 0, block.count, set_.bits, g, scale, out)
-                      : With::template decode<false, Add>(codes, end, 0, block.count, set_.bits, g, scale, out);
+    auto const decode = [&]<bool Centred>() {
+      std::size_t const done = With::template decode<Centred, Add>(codes, end, block.count, set_.bits, g, scale, out);
+      if (done == block.count) return;
+      reference_loops::decode<Centred, Add>(codes, end, block.count, set_.bits, g, scale, out, done);
+    };
+    set_.is_centred() ? decode.template operator()<true>() : decode.template operator()<false>();
   }
 
   void write_header(float low, float high, std::byte* to) const {

@@ -43,7 +43,8 @@ constexpr std::size_t group = abreast * width;
 //! A grid in vectors; its factor is 1.
 struct grid_vectors {
   f32_vector low, high, unit, top;
-  explicit grid_vectors(grid const& g)
+  template <class Levels>
+  explicit grid_vectors(Levels const& g)
       : low{hn::Set(f32_tag{}, g.low)},
         high{hn::Set(f32_tag{}, g.high)},
         unit{hn::Set(f32_tag{}, g.unit)},
@@ -193,6 +194,7 @@ struct unpacker {
 
   //! Elements, of `count`, whose codes can be read 16 bytes at a time when `readable` bytes may be read: whole vectors.
   [[nodiscard]] HWY_INLINE std::size_t reach(std::size_t readable, std::size_t count) const {
+    if (readable >= count * bits / 8 + 16) return count / width * width;  // all but the last block: no division
     if (readable < 16) return 0;
     return std::min(count, (readable - 16) * 8 / bits + width) / width * width;
   }
@@ -236,7 +238,7 @@ HWY_INLINE void load_group(summed<Centred, Last> const& source, Unpack const& un
     unrolled<abreast>([&](auto v) HWY_ATTR { x[v] = load(d, source.before + i + v * width); });
   }
   for (std::size_t p = 0; p < source.size; ++p) {
-    grid_vectors const g{source.parts[p].levels};
+    grid_vectors const g{source.parts[p]};
     std::byte const* const codes = source.parts[p].codes;
     bool const begins = p == 0 && source.before == nullptr;
     unrolled<abreast>([&](auto v) HWY_ATTR {
@@ -275,7 +277,8 @@ struct loops {
 
   //! `reach`: elements that may be loaded in vectors.
   template <bool AbsMax, class Source, class Unpack>
-  static HWY_NOINLINE extent find_extent_of(Source source, std::size_t count, std::size_t reach, Unpack unpack) {
+  static HWY_NOINLINE HWY_FLATTEN extent find_extent_of(Source const& source, std::size_t count, std::size_t reach,
+                                                        Unpack unpack) {
     f32_tag const d;
     i32_tag const di;
     if (reach < group) return reference_loops::find_extent<AbsMax>(source, count);
@@ -301,24 +304,26 @@ struct loops {
       });
     }
     auto const highest = hn::GetLane(hn::MaxOfLanes(di, hn::Max(hn::Max(most[0], most[1]), hn::Max(most[2], most[3]))));
-    extent found{0, std::bit_cast<float>(highest), highest < 0x7f800000};
+    bool all_finite = highest < 0x7f800000;
+    float lowest_of_all = 0;
+    float highest_of_all = std::bit_cast<float>(highest);
     if constexpr (!AbsMax) {
-      found.low = hn::GetLane(hn::MinOfLanes(d, hn::Min(hn::Min(low[0], low[1]), hn::Min(low[2], low[3]))));
-      found.high = hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(high[0], high[1]), hn::Max(high[2], high[3]))));
+      lowest_of_all = hn::GetLane(hn::MinOfLanes(d, hn::Min(hn::Min(low[0], low[1]), hn::Min(low[2], low[3]))));
+      highest_of_all = hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(high[0], high[1]), hn::Max(high[2], high[3]))));
     }
     for (; i < count; ++i) {
-      float const x_i = source.at(i);
-      float const compared = AbsMax ? magnitude(x_i) : x_i;
-      found.finite = found.finite && finite(x_i);
-      found.low = compared < found.low ? compared : found.low;
-      found.high = compared > found.high ? compared : found.high;
+      float const value = source.at(i);
+      float const compared = AbsMax ? magnitude(value) : value;
+      all_finite = all_finite && finite(value);
+      lowest_of_all = compared < lowest_of_all ? compared : lowest_of_all;
+      highest_of_all = compared > highest_of_all ? compared : highest_of_all;
     }
-    if constexpr (AbsMax) return {0.0f - found.high, found.high, found.finite};
-    return {found.low + 0.0f, found.high + 0.0f, found.finite};
+    if constexpr (AbsMax) return {0.0f - highest_of_all, highest_of_all, all_finite};
+    return {lowest_of_all + 0.0f, highest_of_all + 0.0f, all_finite};
   }
 
-  static HWY_NOINLINE void draw(random_key key, std::uint32_t tensor_id, std::size_t first, std::size_t count,
-                                std::uint16_t* numbers) {
+  static HWY_NOINLINE HWY_FLATTEN void draw(random_key key, std::uint32_t tensor_id, std::size_t first,
+                                            std::size_t count, std::uint16_t* numbers) {
     static_assert(slack >= 7 * elements_per_random_block);
     random_blocks(key, tensor_id, first / elements_per_random_block,
                   (count + elements_per_random_block - 1) / elements_per_random_block,
@@ -328,12 +333,12 @@ struct loops {
   //! The code of each element of x, in the lower bits of its lane (to_integer's bits end in eight zeros), and its
   //! level.
   template <bool Centred, bool Stochastic>
-  static HWY_INLINE u32_vector code_of(f32_vector x, f32_vector inverse, grid_vectors const& g,
+  static HWY_INLINE u32_vector code_of(f32_vector x, f32_vector per_unit, grid_vectors const& g,
                                        std::uint16_t const* numbers, f32_vector& sent) {
     f32_tag const d;
     i32_tag const di;
     f32_vector const magic = hn::Set(d, to_integer);
-    f32_vector const rounded = hn::Add(hn::Mul(Centred ? x : hn::Sub(x, g.low), inverse), magic);
+    f32_vector const rounded = hn::Add(hn::Mul(Centred ? x : hn::Sub(x, g.low), per_unit), magic);
     if constexpr (Stochastic) {
       hn::Rebind<std::uint16_t, f32_tag> const d16;
       auto const number = hn::And(hn::LoadU(d16, numbers), hn::Set(d16, random_mask));
@@ -348,18 +353,17 @@ struct loops {
   }
 
   template <bool Centred, bool Stochastic>
-  static HWY_NOINLINE void encode(float const* values, std::size_t count, grid const& g, unsigned mask,
-                                  std::uint16_t const* numbers, std::uint8_t* codes, float* residual,
-                                  blocks::upcoming const& next) {
+  static HWY_NOINLINE HWY_FLATTEN std::size_t encode(float const* values, std::size_t count, grid const& g,
+                                                     unsigned mask, std::uint16_t const* numbers, std::uint8_t* codes,
+                                                     float* residual, blocks::upcoming next) {
     f32_tag const d;
     grid_vectors const vectors{g};
-    blocks::upcoming const after = next;
-    f32_vector const inverse = hn::Set(d, Stochastic ? g.inverse * random_scale : g.inverse);
+    f32_vector const per_unit = hn::Set(d, inverse(g, Centred) * (Stochastic ? random_scale : 1.0f));
     u32_vector const kept_bits = hn::Set(u32_tag{}, mask);
     std::size_t i = 0;
     for (; i + group <= count; i += group) {
       if (i % 32 == 0) {
-        prefetch(after, i);
+        prefetch(next, i);
         if (residual != nullptr) prefetch(residual, i + count);
       }
       u32_vector code[abreast];
@@ -367,17 +371,16 @@ struct loops {
         std::size_t const at = i + v * width;
         f32_vector const x = load(d, values + at);
         f32_vector sent;
-        code[v] = code_of<Centred, Stochastic>(x, inverse, vectors, numbers + at, sent);
+        code[v] = code_of<Centred, Stochastic>(x, per_unit, vectors, numbers + at, sent);
         if (residual != nullptr) store(d, hn::Sub(x, sent), residual + at);
       });
       store_codes(code, kept_bits, codes + i);
     }
-    reference_loops::encode<Centred, Stochastic>(values + i, count - i, g, mask, numbers + i, codes + i,
-                                                 residual == nullptr ? nullptr : residual + i, next);
+    return i;
   }
 
-  static HWY_NOINLINE void pack(std::uint8_t* codes, std::size_t count, unsigned bits, std::byte* to,
-                                std::byte const* end) {
+  static HWY_NOINLINE HWY_FLATTEN void pack(std::uint8_t* codes, std::size_t count, unsigned bits, std::byte* to,
+                                            std::byte const* end) {
     byte_tag const d;
     std::memset(codes + count, 0, slack);
     std::size_t const bytes = code_bytes(count, bits);
@@ -399,19 +402,19 @@ struct loops {
   }
 
   template <bool Centred, bool Add, class T>
-  static HWY_NOINLINE void decode(std::byte const* codes, std::byte const* end, std::size_t begin, std::size_t count,
-                                  unsigned bits, grid const& g, float scale, T* out) {
+  static HWY_NOINLINE HWY_FLATTEN std::size_t decode(std::byte const* codes, std::byte const* end, std::size_t count,
+                                                     unsigned bits, grid const& g, float scale, T* out) {
     f32_tag const d;
     grid_vectors const vectors{g};
     f32_vector const factor = hn::Set(d, scale);
     unpacker<Centred, fields::shuffled> const unpack{bits};
     std::size_t const reach = unpack.reach(static_cast<std::size_t>(end - codes), count);
-    std::size_t i = begin;
+    std::size_t i = 0;
     for (; i < reach; i += width) {
       f32_vector const x = hn::Mul(factor, level_of<Centred>(vectors, unpack(codes, i)));
       store(d, Add ? hn::Add(load(d, out + i), x) : x, out + i);
     }
-    reference_loops::decode<Centred, Add>(codes, end, i, count, bits, g, scale, out);
+    return i;
   }
 };
 

@@ -36,11 +36,28 @@ static_assert(sizeof(absmax_header) == 4 && sizeof(minmax_header) == 8);
 //! In the header of a spoiled block, in each field; its codes are 0.
 inline constexpr std::uint32_t spoiled_bits = 0x7fc00000u;
 
-//! What the first look at a block finds: lowest and highest element (absmax: −max|x| and max|x|). Zeros are positive.
-struct extent {
-  float low;
-  float high;
-  bool finite;
+//! What the first look at a block finds: lowest and highest element (absmax: −max|x| and max|x|), zeros positive. In
+//! one register: compilers return a pair of floats by way of memory, written in halves and read as a whole, and a
+//! processor lets such a read wait until all stores before it, those of the block before as well, have reached the
+//! cache.
+class extent {
+ public:
+  GW_HD constexpr extent(float low, float high, bool is_finite) noexcept
+      : bits_{is_finite ? std::bit_cast<std::uint32_t>(low) | std::uint64_t{std::bit_cast<std::uint32_t>(high)} << 32
+                        : spoiled_bits | std::uint64_t{spoiled_bits} << 32} {}
+
+  [[nodiscard]] GW_HD constexpr float low() const noexcept {
+    return std::bit_cast<float>(static_cast<std::uint32_t>(bits_));
+  }
+  [[nodiscard]] GW_HD constexpr float high() const noexcept {
+    return std::bit_cast<float>(static_cast<std::uint32_t>(bits_ >> 32));
+  }
+  [[nodiscard]] GW_HD constexpr bool finite() const noexcept {
+    return static_cast<std::uint32_t>(bits_) != spoiled_bits;
+  }
+
+ private:
+  std::uint64_t bits_;
 };
 
 //! The levels of a block, in numbers multiplied by `factor`, a power of two that keeps what follows from overflow and
@@ -50,7 +67,6 @@ struct grid {
   float factor;
   float low;
   float high;
-  float inverse;  //!< 1/unit
   float unit;
   float top;
   extent ends;  //!< without the factor, under which a small end can vanish beside a huge one
@@ -74,20 +90,28 @@ struct grid {
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) + 1u);
 }
 
-[[nodiscard]] GW_HD constexpr grid make_grid(extent range, scaling scale, unsigned bits) noexcept {
-  float const most = magnitude(range.low) < magnitude(range.high) ? magnitude(range.high) : magnitude(range.low);
+[[nodiscard]] [[gnu::always_inline]] GW_HD constexpr grid make_grid(extent range, scaling scale,
+                                                                    unsigned bits) noexcept {
+  float const most =
+      magnitude(range.low()) < magnitude(range.high()) ? magnitude(range.high()) : magnitude(range.low());
   float const factor = most >= 0x1p64f ? 0x1p-64f : (most < 0x1p-64f && most > 0.0f ? 0x1p64f : 1.0f);
-  float const low = range.low * factor;
-  float const high = range.high * factor;
+  float const low = range.low() * factor;
+  float const high = range.high() * factor;
   float const top = static_cast<float>(top_code(scale, bits));
   if (centred(scale, bits)) {
     // With top·unit ≥ high the clamp of level() gives the ends exactly.
     float const quotient = high / top;
     float const unit = quotient * top < high ? above(quotient) : quotient;
-    return {factor, low, high, high > 0.0f ? top / high : 0.0f, unit, top, range};
+    return {factor, low, high, unit, top, range};
   }
   float const span = high - low;
-  return {factor, low, high, span > 0.0f ? top / span : 0.0f, span / top, top, range};
+  return {factor, low, high, span / top, top, range};
+}
+
+//! 1/unit, to encode with, taken from the ends so that they get the codes at the ends.
+[[nodiscard]] GW_HD constexpr float inverse(grid const& g, bool is_centred) noexcept {
+  float const span = is_centred ? g.high : g.high - g.low;
+  return span > 0.0f ? g.top / span : 0.0f;
 }
 
 //! To nearest, ties to even, for |x| ≤ 2^22: the last place of 1.5·2^23 + x counts ones.
@@ -113,13 +137,13 @@ inline constexpr std::size_t elements_per_random_block = 8;
 
 [[nodiscard]] GW_HD constexpr std::int32_t code_nearest(grid const& g, bool is_centred, float x) noexcept {
   float const scaled = x * g.factor;
-  return nearest((is_centred ? scaled : scaled - g.low) * g.inverse);
+  return nearest((is_centred ? scaled : scaled - g.low) * inverse(g, is_centred));
 }
 
 [[nodiscard]] GW_HD constexpr std::int32_t code_stochastic(grid const& g, bool is_centred, float x,
                                                            std::uint32_t number) noexcept {
   float const scaled = x * g.factor;
-  float const fixed = (is_centred ? scaled : scaled - g.low) * (g.inverse * random_scale);
+  float const fixed = (is_centred ? scaled : scaled - g.low) * (inverse(g, is_centred) * random_scale);
   return (nearest(fixed) + static_cast<std::int32_t>(number)) >> random_bits;
 }
 
@@ -130,8 +154,8 @@ inline constexpr std::size_t elements_per_random_block = 8;
   if (is_centred) {
     value = value < g.low ? g.low : (g.high < value ? g.high : value);
   } else {
-    if (q == 0.0f) return g.ends.low;
-    if (q == g.top) return g.ends.high;
+    if (q == 0.0f) return g.ends.low();
+    if (q == g.top) return g.ends.high();
     value = g.low + value;
   }
   return value * (1.0f / g.factor);

@@ -74,6 +74,19 @@ TEST_P(onebit_test, CountsBothZerosAsPositiveAndSendsAZeroBlockAsZeros) {
   for (float const value : decode(codec, payload, x.size())) EXPECT_EQ(std::bit_cast<std::uint32_t>(value), 0u);
 }
 
+TEST_P(onebit_test, SendsBareSignsWithScaleOneAndAZeroBlockAsZeros) {
+  codec const bare = make("onebit(block=32,scale=one)");
+  std::vector<float> x(64, 0.0f);
+  x[1] = -1e-30f;
+  x[2] = 5;
+  // 1.0f; bit 1. The second block is all zeros.
+  words const payload{0x3f800000u, 0x00000002u, 0, 0};
+  EXPECT_EQ(encode(bare, x), payload);
+  EXPECT_EQ(decode(bare, {payload[0], payload[1]}, 3), (std::vector<float>{1, -1, 1}));
+  x[2] = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(encode(bare, x), (words{nan_word, 0, 0, 0}));
+}
+
 TEST_P(onebit_test, SumsInThirtyTwoLanesAndThenInATree) {
   // 2^24 + 1 rounds to 2^24. Lane 0 adds 1 to 2^24 three times and stays at 2^24; lane 1 adds 1 + 1 + 1 + 1 = 4. The
   // tree then gives 2^24 + 4, while a sum from left to right would give 2^24. Mean over 128: (2^24 + 4)/2^7.

@@ -215,6 +215,13 @@ double objective(std::string const& arguments) {
   return last_eval(trained("--workload quadratic --problem " + arguments), "objective");
 }
 
+TEST(CounterExamples, OneBareSignsWalkToTheWrongEndUnlessTheirErrorIsFedBack) {
+  // x/4 on [−1, 1]: the mean of the signs is −½, so they walk to +1; everything else finds −1 but for the noise.
+  EXPECT_LT(objective("ce1 --steps 2000 --spec none"), -0.2);
+  EXPECT_GT(objective("ce1 --steps 2000 --spec onebit(scale=one)"), 0.24);
+  EXPECT_LT(objective("ce1 --steps 2000 --spec onebit(scale=one)+ef"), -0.2);
+}
+
 TEST(CounterExamples, TwoSignsStayOnALineUnlessTheirErrorIsFedBack) {
   // Four times the default step, a quarter of the steps; what is left oscillates by a few steps.
   std::string const fast = "ce2 --steps 2000 --lr 0.002 --spec ";
