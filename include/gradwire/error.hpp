@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <source_location>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -21,24 +20,38 @@ enum class errc : std::uint8_t {
 
 [[nodiscard]] std::string_view to_string(errc code) noexcept;
 
+//! A line of source code. std::source_location in small: clang up to 15 cannot use libstdc++'s, and the analysers of
+//! distributions are built on it.
+struct source_line {
+  char const* file;
+  char const* function;
+  unsigned line;
+
+  [[nodiscard]] static constexpr source_line current(char const* file = __builtin_FILE(),
+                                                     char const* function = __builtin_FUNCTION(),
+                                                     unsigned line = __builtin_LINE()) noexcept {
+    return {file, function, line};
+  }
+};
+
 //! Every failure of the library. what() is one sentence or more for the person who has to mend it: what was given, what
 //! is allowed, what to do. where() is the throwing line, for bug reports.
 class error : public std::runtime_error {
  public:
-  error(errc code, std::string const& text, std::source_location where = std::source_location::current())
+  error(errc code, std::string const& text, source_line where = source_line::current())
       : std::runtime_error{text}, code_{code}, where_{where} {}
 
   [[nodiscard]] errc code() const noexcept { return code_; }
-  [[nodiscard]] std::source_location const& where() const noexcept { return where_; }
+  [[nodiscard]] source_line const& where() const noexcept { return where_; }
 
  private:
   errc code_;
-  std::source_location where_;
+  source_line where_;
 };
 
 //! Throws errc::invalid_argument with `text` unless `ok`; on in every build. For texts that cost something to build,
 //! test first and throw.
-inline void expects(bool ok, char const* text, std::source_location where = std::source_location::current()) {
+inline void expects(bool ok, char const* text, source_line where = source_line::current()) {
   if (!ok) throw error{errc::invalid_argument, text, where};
 }
 

@@ -63,8 +63,8 @@ exit_code guarded(context& ctx) {
     if (interrupted()) return exit_code::interrupted;  // its peers went first
     print_error(failure.what());
     if (ctx.verbose) {
-      fmt::print(stderr, "  {} thrown at {}:{} ({})\n", to_string(failure.code()), failure.where().file_name(),
-                 failure.where().line(), failure.where().function_name());
+      fmt::print(stderr, "  {} thrown at {}:{} ({})\n", to_string(failure.code()), failure.where().file,
+                 failure.where().line, failure.where().function);
     }
     return status_of(failure.code());
   } catch (std::bad_alloc const&) {

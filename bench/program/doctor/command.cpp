@@ -32,7 +32,7 @@ class reporter {
   }
   [[nodiscard]] exit_code end() {
     people_.write(worst_ == severity::failure ? "\nSomething above would stop a run.\n"
-                                             : "\nNothing would stop a run.\n");
+                                              : "\nNothing would stop a run.\n");
     return worst_ == severity::failure ? exit_code::no : exit_code::done;
   }
 
