@@ -17,4 +17,5 @@
 #include <gradwire/reduction.hpp>
 #include <gradwire/spec.hpp>
 #include <gradwire/stream.hpp>
+#include <gradwire/transport.hpp>
 #include <gradwire/version.hpp>

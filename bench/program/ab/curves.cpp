@@ -83,8 +83,6 @@ double last_step(std::span<metrics const> runs) {
   return last;
 }
 
-record optional_record(std::optional<double> const& value) { return value ? record(*value) : record(nullptr); }
-
 }  // namespace
 
 std::vector<curve_point> eval_curve(std::span<metrics const> runs) {

@@ -78,13 +78,11 @@ std::string explain(arm_result const& result, std::size_t baseline_bad) {
   return {};
 }
 
+}  // namespace
+
 record interval_record(std::optional<interval> const& value) {
   return value ? record{value->low, value->high} : record(nullptr);
 }
-
-record optional_record(std::optional<double> const& value) { return value ? record(*value) : record(nullptr); }
-
-}  // namespace
 
 record arm_result::to_record(question const& asked, std::optional<double> const& baseline_mean) const {
   record line{{"event", "verdict"}, {"arm", arm}, {"baseline", asked.baseline}, {"metric", asked.metric}};

@@ -21,6 +21,9 @@ struct question {
   direction better = direction::higher;
 };
 
+//! [low, high], or null when there is none.
+[[nodiscard]] record interval_record(std::optional<interval> const& value);
+
 struct seed_difference {
   std::uint64_t seed = 0;
   double difference = 0;  //!< arm − baseline

@@ -177,10 +177,6 @@ std::vector<metrics> read_metrics(ab_report const& report, std::string_view arm)
   return found;
 }
 
-record interval_record(std::optional<interval> const& value) {
-  return value ? record{value->low, value->high} : record(nullptr);
-}
-
 record arm_record(ab_report const& report, arm_result const& one) {
   auto const runs = read_metrics(report, one.arm);
   record differences = record::array();

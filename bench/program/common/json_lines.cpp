@@ -31,6 +31,8 @@ void write_all(int fd, std::string_view bytes, std::string_view path) {
 
 }  // namespace
 
+record optional_record(std::optional<double> const& value) { return value ? record(*value) : record(nullptr); }
+
 json_lines::json_lines(std::string const& path, open_mode mode) : path_{path} {
   if (path.empty()) return;
   if (path == "-") {

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,8 @@ namespace gradwire::program {
 
 //! Keeps keys in the order they were written. NaN and infinities become null.
 using record = nlohmann::ordered_json;
+//! null when there is none.
+[[nodiscard]] record optional_record(std::optional<double> const& value);
 
 enum class open_mode : bool { truncate, append };
 

@@ -16,7 +16,7 @@ namespace gradwire::program {
 namespace {
 
 // One bucket of the default size.
-constexpr std::size_t count = (std::size_t{25} << 20) / sizeof(float);
+constexpr std::size_t bucket_elements = (std::size_t{25} << 20) / sizeof(float);
 
 double timed(auto const& work) {
   double best = 1e9;
@@ -43,11 +43,12 @@ double codec_seconds(spec const& how, std::string_view reduction, std::size_t ra
                      std::span<float> residual) {
   exec const here;
   codec const& method = how.codec;
-  std::array<segment, 1> const whole{{{.count = count}}};
+  std::array<segment, 1> const whole{{{.count = bucket_elements}}};
   std::size_t const granule = std::max<std::size_t>(method.granule(), 1);
-  std::size_t const own = method.granule() == 0 ? count : (count / ranks + granule - 1) / granule * granule;
-  std::array<segment, 1> const part{{{.count = std::min(own, count)}}};
-  buffer payload{method.encoded_bytes(count)};
+  std::size_t const own =
+      method.granule() == 0 ? bucket_elements : (bucket_elements / ranks + granule - 1) / granule * granule;
+  std::array<segment, 1> const part{{{.count = std::min(own, bucket_elements)}}};
+  buffer payload{method.encoded_bytes(bucket_elements)};
   buffer summed{method.encoded_bytes(part[0].count)};
   const_elements const in{gradient.data(), dtype::f32};
   elements const out{gradient.data(), dtype::f32};
@@ -76,17 +77,17 @@ double codec_seconds(spec const& how, std::string_view reduction, std::size_t ra
 std::vector<finding> check_break_even(doctor_options const& options) {
   std::vector<finding> result;
   if (options.ranks < 2) return result;
-  buffer gradient{count * sizeof(float)};
-  buffer residual{count * sizeof(float)};
-  std::fill_n(residual.as<float>().begin(), count, 0.0f);
-  std::array<segment, 1> const whole{{{.count = count}}};
+  buffer gradient{bucket_elements * sizeof(float)};
+  buffer residual{bucket_elements * sizeof(float)};
+  std::fill_n(residual.as<float>().begin(), bucket_elements, 0.0f);
+  std::array<segment, 1> const whole{{{.count = bucket_elements}}};
   auto const group = make_inproc_group(options.ranks);
   for (char const* const text : {"bf16", "onebit+ef", "quant(bits=4)", "topk(ratio=0.01)+ef"}) {
     spec const how = spec::parse(text);
     fill(gradient.as<float>());
     auto const chosen = make_reduction(*group.front(), how, whole, dtype::f32);
     auto const wire = static_cast<double>(chosen->wire_bytes());
-    double const dense = dense_bytes(count, options.ranks);
+    double const dense = dense_bytes(bucket_elements, options.ranks);
     double const codec = codec_seconds(how, chosen->name(), options.ranks, gradient.as<float>(), residual.as<float>());
     double const speed = (dense - wire) / codec;
     finding line{.how = severity::info, .check = fmt::format("break-even {}", text)};
@@ -94,7 +95,7 @@ std::vector<finding> check_break_even(doctor_options const& options) {
                             8 * speed / 1e9, options.ranks, dense / wire);
     line.values = {{"spec", text},
                    {"ranks", options.ranks},
-                   {"bytes", count * sizeof(float)},
+                   {"bytes", bucket_elements * sizeof(float)},
                    {"reduction", chosen->name()},
                    {"dense_bytes", dense},
                    {"wire_bytes", wire},

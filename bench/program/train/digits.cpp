@@ -22,15 +22,15 @@ constexpr std::size_t classes = 10;
 constexpr int darkest = 16;
 constexpr std::size_t fewest_rows = 30;
 
-using row = std::array<int, pixels + 1>;
+using digit_row = std::array<int, pixels + 1>;
 
-row parse_row(std::string_view line, std::string_view where) {
+digit_row parse_row(std::string_view line, std::string_view where) {
   auto const columns = static_cast<std::size_t>(std::count(line.begin(), line.end(), ',')) + 1;
   if (columns != pixels + 1) {
     throw program_error{
         fmt::format("{}: {} columns, expected {}: 64 pixels of 0..16, then the digit", where, columns, pixels + 1)};
   }
-  row result{};
+  digit_row result{};
   for (std::size_t column = 0; column < columns; ++column) {
     std::string_view const cell = line.substr(0, line.find(','));
     line.remove_prefix(std::min(cell.size() + 1, line.size()));
@@ -48,8 +48,8 @@ row parse_row(std::string_view line, std::string_view where) {
   return result;
 }
 
-std::vector<row> parse_rows(std::string_view text, std::string_view name) {
-  std::vector<row> rows;
+std::vector<digit_row> parse_rows(std::string_view text, std::string_view name) {
+  std::vector<digit_row> rows;
   for (std::size_t number = 1; !text.empty(); ++number) {
     std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(line.size() + 1, text.size()));
@@ -166,7 +166,7 @@ digits_data parse_digits(std::string_view bytes, std::string_view name) {
     unpacked = gunzip(bytes, name);
     bytes = unpacked;
   }
-  std::vector<row> const rows = parse_rows(bytes, name);
+  std::vector<digit_row> const rows = parse_rows(bytes, name);
   digits_data data;
   auto const tests = static_cast<Eigen::Index>(rows.size() / 3);
   data.test.resize(tests, pixels);
