@@ -23,21 +23,40 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 //! Elements i … i + Lanes(d) − 1 of the source.
-template <class D, class T>
-HWY_INLINE hn::Vec<D> load_from(D d, blocks::plain<T> const& source, std::size_t i) {
+template <class D>
+HWY_INLINE hn::Vec<D> load_from(D d, blocks::plain const& source, std::size_t i) {
   return load(d, source.values + i);
 }
-template <class D, class T>
-HWY_INLINE hn::Vec<D> load_from(D d, blocks::corrected<T> const& source, std::size_t i) {
-  return hn::Add(load(d, source.values + i), load(d, source.residual + i));
+template <class D>
+HWY_INLINE hn::Vec<D> load_from(D d, blocks::corrected const& source, std::size_t i) {
+  auto const scaled = hn::Mul(hn::Set(d, source.scale), load(d, source.values + i));
+  auto const sum = hn::Add(load(d, source.residual + i), scaled);
+  store(d, sum, source.copy + i);
+  return sum;
 }
 
-template <class D, class Source>
-HWY_INLINE hn::Vec<D> load_from(D d, blocks::kept<Source> const& source, std::size_t i) {
-  auto const values = load_from(d, source.source, i);
-  store(d, values, source.copy + i);
-  return values;
-}
+//! blocks::conversions in vectors.
+struct conversions {
+  template <class T>
+  static HWY_NOINLINE HWY_FLATTEN void widen(T const* from, std::size_t count, float* to) {
+    hn::ScalableTag<float> const d;
+    std::size_t i = 0;
+    for (; i + hn::Lanes(d) <= count; i += hn::Lanes(d)) store(d, load(d, from + i), to + i);
+    for (; i < count; ++i) to[i] = to_float(from[i]);
+  }
+
+  template <bool Add, class T>
+  static HWY_NOINLINE HWY_FLATTEN void put(float const* x, float scale, std::size_t count, T* out) {
+    hn::ScalableTag<float> const d;
+    auto const factor = hn::Set(d, scale);
+    std::size_t i = 0;
+    for (; i + hn::Lanes(d) <= count; i += hn::Lanes(d)) {
+      auto const scaled = hn::Mul(factor, load(d, x + i));
+      store(d, Add ? hn::Add(load(d, out + i), scaled) : scaled, out + i);
+    }
+    blocks::conversions::put<Add>(x + i, scale, count - i, out + i);
+  }
+};
 
 //! f(0), f(1), … f(Count − 1) with constants, so that arrays of vectors stay in registers.
 template <std::size_t Count, class F>

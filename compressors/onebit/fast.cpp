@@ -101,10 +101,11 @@ HWY_INLINE void load_group(summed const& source, sign_shifts const& shifts, std:
   });
 }
 
-struct loops {
+struct loops : gradwire::HWY_NAMESPACE::conversions {
   template <class Source>
-  static HWY_NOINLINE HWY_FLATTEN float sum_and_signs(Source const& source, std::size_t count, std::byte* signs) {
+  static HWY_NOINLINE HWY_FLATTEN float sum_and_signs(Source const& from, std::size_t count, std::byte* signs) {
     f32_tag const d;
+    Source const source = from;  // for all that the compiler knows, `from` might lie in what is written
     sign_shifts const shifts = make_shifts();
     f32_vector sums[vectors];
     unrolled<vectors>([&](auto v) HWY_ATTR { sums[v] = hn::Zero(d); });
@@ -148,8 +149,8 @@ struct loops {
     reference_loops::keep_loss(values + i, count - i, scale, residual + i, next);
   }
 
-  template <bool Add, class T>
-  static HWY_NOINLINE HWY_FLATTEN void decode(std::byte const* signs, std::size_t count, float value, T* out) {
+  template <bool Add>
+  static HWY_NOINLINE HWY_FLATTEN void decode(std::byte const* signs, std::size_t count, float value, float* out) {
     f32_tag const d;
     i32_vector const plus = bits_of(value);
     i32_vector const minus = bits_of(-value);
@@ -158,7 +159,7 @@ struct loops {
     for (; i + lanes <= count; i += lanes) {
       auto const word = load_word(signs + i / 8);
       for (std::size_t v = 0; v < vectors; ++v) {
-        T* const to = out + i + v * width;
+        float* const to = out + i + v * width;
         f32_vector const x = with_signs(word, shifts.by[v], plus, minus);
         store(d, Add ? hn::Add(load(d, to), x) : x, to);
       }
