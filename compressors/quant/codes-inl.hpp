@@ -199,31 +199,25 @@ HWY_INLINE void store_codes(u32_vector const (&code)[abreast], byte_vector mask,
 //! A group is 16 bytes of nibbles at most.
 constexpr bool looks_nibbles_up = group <= 32;
 
-//! For nibble_levels: the bytes of a group's codes each to a half word, so that the lanes of each vector that is looked
-//! up come out in order.
+//! The bytes of a group's 4-bit codes each to a half word, in the order in which levels are looked up.
 struct spread_table {
   alignas(64) std::uint8_t bytes[width * 4];
 
   constexpr spread_table() : bytes{} {
     for (std::size_t i = 0; i < width * 4; ++i) {
-      std::size_t const element = i % 16 / 4 * width + i / 16 * 4 + i % 4;
-      bytes[i] = static_cast<std::uint8_t>(element % 2 == 0 ? element / 2 : 0x80);
+      std::size_t const element = gradwire::HWY_NAMESPACE::sixteen<f32_tag>::lane(i);
+      bytes[i] = static_cast<std::uint8_t>(i % 2 == 0 ? element / 2 : 0x80);
     }
   }
 };
 constexpr spread_table spread;
 
-//! The 16 levels of 4-bit codes in the order of their fields, times `scale`, looked up for 32 codes at once: byte 0 of
-//! all levels, byte 1, 2 and 3.
-struct nibble_levels {
-  byte_vector bytes[4];
-
+//! The levels of 4-bit codes, looked up.
+class nibble_levels {
+ public:
   template <bool Centred>
-  HWY_INLINE void fill(grid const& g, float scale) {
+  HWY_INLINE void set(grid const& g, float scale) {
     f32_tag const d;
-    byte_tag const d8;
-    u32_tag const d32;
-    hn::Repartition<std::uint64_t, u32_tag> const d64;
     alignas(64) constexpr float codes[2][16] = {{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
                                                 {0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1}};
     alignas(64) float levels[16];
@@ -232,42 +226,21 @@ struct nibble_levels {
       f32_vector const level = level_of<Centred, false>(vectors, hn::Load(d, codes[Centred] + i));
       hn::Store(hn::Mul(hn::Set(d, scale), level), d, levels + i);
     }
-    alignas(64) constexpr std::uint8_t apart[16] = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
-    auto const four = [&](std::size_t i) HWY_ATTR {
-      byte_vector const some = hn::LoadDup128(d8, reinterpret_cast<std::uint8_t const*>(levels + i));
-      return hn::BitCast(d32, hn::TableLookupBytes(some, hn::LoadDup128(d8, apart)));
-    };
-    auto const lower0 = hn::BitCast(d64, hn::InterleaveLower(d32, four(0), four(4)));
-    auto const lower1 = hn::BitCast(d64, hn::InterleaveLower(d32, four(8), four(12)));
-    auto const upper0 = hn::BitCast(d64, hn::InterleaveUpper(d32, four(0), four(4)));
-    auto const upper1 = hn::BitCast(d64, hn::InterleaveUpper(d32, four(8), four(12)));
-    bytes[0] = hn::BitCast(d8, hn::InterleaveLower(d64, lower0, lower1));
-    bytes[1] = hn::BitCast(d8, hn::InterleaveUpper(d64, lower0, lower1));
-    bytes[2] = hn::BitCast(d8, hn::InterleaveLower(d64, upper0, upper1));
-    bytes[3] = hn::BitCast(d8, hn::InterleaveUpper(d64, upper0, upper1));
+    levels_.set(levels);
   }
 
   //! The levels of a group's codes.
   HWY_INLINE void look_up(std::byte const* codes, f32_vector (&x)[abreast]) const {
-    f32_tag const d;
     byte_tag const d8;
     hn::Repartition<std::uint16_t, byte_tag> const d16;
-    byte_vector const sixteen = hn::LoadDup128(d8, reinterpret_cast<std::uint8_t const*>(codes));
-    auto const words = hn::BitCast(d16, hn::TableLookupBytes(sixteen, hn::Load(d8, spread.bytes)));
-    auto const fields =
-        hn::BitCast(d8, hn::And(hn::Or(words, hn::ShiftLeft<4>(words)), hn::Set(d16, std::uint16_t{0x0f0f})));
-    auto const pairs = [&](std::size_t i, auto upper) HWY_ATTR {
-      byte_vector const even = hn::TableLookupBytes(bytes[i], fields);
-      byte_vector const odd = hn::TableLookupBytes(bytes[i + 1], fields);
-      return hn::BitCast(d16, upper ? hn::InterleaveUpper(d8, even, odd) : hn::InterleaveLower(d8, even, odd));
-    };
-    constexpr std::false_type lower;
-    constexpr std::true_type upper;
-    x[0] = hn::BitCast(d, hn::InterleaveLower(d16, pairs(0, lower), pairs(2, lower)));
-    x[1] = hn::BitCast(d, hn::InterleaveUpper(d16, pairs(0, lower), pairs(2, lower)));
-    x[2] = hn::BitCast(d, hn::InterleaveLower(d16, pairs(0, upper), pairs(2, upper)));
-    x[3] = hn::BitCast(d, hn::InterleaveUpper(d16, pairs(0, upper), pairs(2, upper)));
+    auto const sixteen_bytes = hn::LoadDup128(d8, reinterpret_cast<std::uint8_t const*>(codes));
+    auto const words = hn::BitCast(d16, hn::TableLookupBytes(sixteen_bytes, hn::Load(d8, spread.bytes)));
+    auto const both = hn::And(hn::Or(words, hn::ShiftLeft<4>(words)), hn::Set(d16, std::uint16_t{0x0f0f}));
+    levels_.look_up(hn::BitCast(d8, both), x);
   }
+
+ private:
+  gradwire::HWY_NAMESPACE::sixteen<f32_tag> levels_;
 };
 
 //! How levels are found from fields: looked up; or computed from fields that are moved into place by a shuffle of
@@ -311,7 +284,7 @@ class decoder {
     f32_tag const d;
     scale_ = hn::Set(d, scale);
     if constexpr (How == fields::nibbles) {
-      nibbles_.template fill<Centred>(g, scale);
+      nibbles_.template set<Centred>(g, scale);
     } else {
       low_ = hn::Set(d, g.low);
       high_ = hn::Set(d, g.high);
