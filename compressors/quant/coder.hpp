@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -51,12 +50,40 @@ inline constexpr std::size_t piece = 1024;
 //! Room behind them for two whole vectors of any width.
 inline constexpr std::size_t slack = 128;
 
-//! A block of one of the payloads that are summed.
-struct part {
+//! A block of a payload.
+struct received {
+  bool finite;
   grid levels;
   std::byte const* codes;
-  std::size_t readable;  //!< bytes from `codes` to the end of the payload
 };
+
+//! Throws errc::corrupt_payload where no encoder can have written the block.
+[[nodiscard]] [[gnu::always_inline]] inline received read_block(settings const& set, std::byte const* from,
+                                                                blocks::block const& block) {
+  if (std::size_t const used = block.count * set.bits % 32; used != 0) {
+    std::uint32_t last = 0;
+    std::memcpy(&last, from + set.bytes(block.count) - sizeof last, sizeof last);
+    if (last >> used != 0) blocks::corrupt("quant", "has code bits behind its last element", block.payload);
+  }
+  if (set.scale == scaling::absmax) {
+    absmax_header header;
+    std::memcpy(&header, from, sizeof header);
+    auto const bits = std::bit_cast<std::uint32_t>(header.absmax);
+    if (bits >= 0x7f800000u && bits != spoiled_bits) {
+      blocks::corrupt("quant", "has a maximum that is negative or infinite", block.payload);
+    }
+    return {bits != spoiled_bits, make_grid(0.0f - header.absmax, header.absmax, set.is_centred, set.top),
+            from + sizeof header};
+  }
+  minmax_header header;
+  std::memcpy(&header, from, sizeof header);
+  bool const spoiled = std::bit_cast<std::uint32_t>(header.min) == spoiled_bits &&
+                       std::bit_cast<std::uint32_t>(header.max) == spoiled_bits;
+  if (!spoiled && !(finite(header.min) && finite(header.max) && header.min <= header.max)) {
+    blocks::corrupt("quant", "has a minimum over its maximum, or an infinite one", block.payload);
+  }
+  return {!spoiled, make_grid(header.min, header.max, false, set.top), from + sizeof header};
+}
 
 //! Code i of a bit string.
 [[nodiscard]] inline std::int32_t read_code(std::byte const* codes, std::size_t i, bool is_centred,
@@ -135,12 +162,9 @@ struct reference_loops : blocks::conversions {
     }
   }
 
-  //! x = Σ level, with `more` added to what x holds, for as many elements of a block as it returns: there are faster
-  //! ways only. The factors of the grids are 1.
-  template <bool Centred>
-  static std::size_t sum(std::span<part const>, std::size_t, unsigned, bool, float*) {
-    return 0;
-  }
+  //! x = Σ level over the payloads, for as many elements of the block as it returns: there are only faster ways, which
+  //! leave blocks alone that have no numbers in a payload or a grid whose factor is not 1.
+  static std::size_t sum(settings const&, blocks::shards const&, float*) { return 0; }
 
   //! x = scale·level, or x += scale·level, for a block's elements from `begin` on.
   template <bool Centred, bool Add>
@@ -175,22 +199,8 @@ class coder {
   void reduce_encode(blocks::shards const& shards, float scale, random_key key, std::byte* to, std::byte const* end,
                      float* residual, float* sums) const {
     blocks::block const& block = shards.block;
-    // Some payloads at a time, so that the divisions for their grids overlap.
-    constexpr std::size_t some = 4;
-    std::array<part, some> parts;
-    bool all_finite = true;
-    std::size_t held = 0;
-    for (std::size_t p = 0; p < shards.payloads.size(); ++p) {
-      std::byte const* const from = shards.payloads[p] + block.payload;
-      received const one = read(from, block);
-      all_finite = all_finite && one.finite;
-      parts[held++] = {one.levels, one.codes, shards.bytes - block.payload - header_bytes(set_.scale)};
-      if (held == some || p + 1 == shards.payloads.size()) {
-        if (all_finite) add({parts.data(), held}, block.count, p >= some, sums);
-        held = 0;
-      }
-    }
-    if (!all_finite) {
+    std::size_t const done = Loops::sum(set_, shards, sums);
+    if (done != block.count && !sum_rest(shards, done, sums)) {
       write_spoiled(block.count, to);
       return;
     }
@@ -204,7 +214,7 @@ class coder {
 
   template <bool Add, class T>
   void decode(std::byte const* from, std::byte const* end, blocks::block const& block, T* out, float scale) const {
-    received const what = read(from, block);
+    received const what = read_block(set_, from, block);
     if (!what.finite) {
       std::fill_n(out, block.count, from_float<T>(std::bit_cast<float>(spoiled_bits)));
       return;
@@ -281,13 +291,6 @@ class coder {
     }
   }
 
-  //! A block of a payload.
-  struct received {
-    bool finite;
-    grid levels;
-    std::byte const* codes;
-  };
-
   //! x = or x += scale times the levels of elements `at` to at + count of a block that has numbers.
   template <bool Add>
   void levels(received const& block, std::size_t at, std::size_t count, std::byte const* end, float scale,
@@ -310,21 +313,24 @@ class coder {
     set_.is_centred ? run.template operator()<true>() : run.template operator()<false>();
   }
 
-  //! x = Σ level, with `more` added to what x holds.
-  void add(std::span<part const> parts, std::size_t count, bool more, float* x) const {
-    auto const run = [&]<bool Centred>() {
-      std::size_t done = 0;
-      if (std::ranges::all_of(parts, [](part const& one) { return one.levels.factor == 1.0f; })) {
-        done = Loops::template sum<Centred>(parts, count, set_.bits, more, x);
-        if (done == count) return;
-      }
-      for (part const& one : parts) {
-        more ? reference_loops::decode<Centred, true>(one.codes, nullptr, count, set_.bits, one.levels, 1.0f, x, done)
-             : reference_loops::decode<Centred, false>(one.codes, nullptr, count, set_.bits, one.levels, 1.0f, x, done);
-        more = true;
-      }
-    };
-    set_.is_centred ? run.template operator()<true>() : run.template operator()<false>();
+  //! Sums the elements from `begin` on. False where a payload has no numbers.
+  [[gnu::noinline]] bool sum_rest(blocks::shards const& shards, std::size_t begin, float* x) const {
+    blocks::block const& block = shards.block;
+    bool all_finite = true;
+    bool first = true;
+    for (std::byte const* const payload : shards.payloads) {
+      received const one = read_block(set_, payload + block.payload, block);
+      all_finite = all_finite && one.finite;
+      auto const add = [&]<bool Centred>() {
+        first ? reference_loops::decode<Centred, false>(one.codes, nullptr, block.count, set_.bits, one.levels, 1.0f, x,
+                                                        begin)
+              : reference_loops::decode<Centred, true>(one.codes, nullptr, block.count, set_.bits, one.levels, 1.0f, x,
+                                                       begin);
+      };
+      set_.is_centred ? add.template operator()<true>() : add.template operator()<false>();
+      first = false;
+    }
+    return all_finite;
   }
 
   [[gnu::noinline]] void write_spoiled(std::size_t count, std::byte* to) const {
@@ -340,32 +346,6 @@ class coder {
       minmax_header const header{low, high};
       std::memcpy(to, &header, sizeof header);
     }
-  }
-
-  received read(std::byte const* from, blocks::block const& block) const {
-    std::size_t const used = block.count * set_.bits % 32;
-    std::uint32_t last = 0;
-    if (used != 0) std::memcpy(&last, from + bytes(block.count) - sizeof last, sizeof last);
-    if (used != 0 && last >> used != 0)
-      blocks::corrupt("quant", "has code bits behind its last element", block.payload);
-    if (set_.scale == scaling::absmax) {
-      absmax_header header;
-      std::memcpy(&header, from, sizeof header);
-      auto const bits = std::bit_cast<std::uint32_t>(header.absmax);
-      if (bits >= 0x7f800000u && bits != spoiled_bits) {
-        blocks::corrupt("quant", "has a maximum that is negative or infinite", block.payload);
-      }
-      return {bits != spoiled_bits, make_grid(0.0f - header.absmax, header.absmax, set_.is_centred, set_.top),
-              from + sizeof header};
-    }
-    minmax_header header;
-    std::memcpy(&header, from, sizeof header);
-    bool const spoiled = std::bit_cast<std::uint32_t>(header.min) == spoiled_bits &&
-                         std::bit_cast<std::uint32_t>(header.max) == spoiled_bits;
-    if (!spoiled && !(finite(header.min) && finite(header.max) && header.min <= header.max)) {
-      blocks::corrupt("quant", "has a minimum over its maximum, or an infinite one", block.payload);
-    }
-    return {!spoiled, make_grid(header.min, header.max, false, set_.top), from + sizeof header};
   }
 
   settings set_;

@@ -182,26 +182,33 @@ struct loops : gradwire::HWY_NAMESPACE::conversions {
     return reach;
   }
 
-  template <bool Centred>
-  static std::size_t sum(std::span<part const> parts, std::size_t count, unsigned bits, bool more, float* x) {
-    return with_fields(bits, [&]<fields How>(std::integral_constant<fields, How>) {
-      return sum_by<Centred, How>(parts, count, bits, more, x);
+  static std::size_t sum(settings const& set, blocks::shards const& shards, float* x) {
+    return with_fields(set.bits, [&]<fields How>(std::integral_constant<fields, How>) {
+      return set.is_centred ? sum_by<true, How>(set, shards, x) : sum_by<false, How>(set, shards, x);
     });
   }
 
   template <bool Centred, fields How>
-  static HWY_NOINLINE HWY_FLATTEN std::size_t sum_by(std::span<part const> parts, std::size_t count, unsigned bits,
-                                                     bool more, float* x) {
-    decoder<Centred, How> levels{bits};
-    std::size_t reach = count;
-    for (part const& one : parts) reach = std::min(reach, levels.reach(one.readable, count));
-    for (part const& one : parts) {
-      // The same block of the other payloads is on its way meanwhile.
-      std::size_t const bytes = code_bytes(count, bits);
-      for (std::size_t at = 0; at < bytes; at += 64) hwy::Prefetch(one.codes + bytes + at);
-      levels.use(one.levels, 1.0f);
-      more ? run<true, false>(levels, one.codes, reach, bits, x) : run<false, false>(levels, one.codes, reach, bits, x);
-      more = true;
+  static HWY_NOINLINE HWY_FLATTEN std::size_t sum_by(settings const& from, blocks::shards const& shards, float* x) {
+    settings const set = from;  // for all that the compiler knows, `from` might lie in what is written
+    blocks::block const block = shards.block;
+    decoder<Centred, How> levels{set.bits};
+    std::size_t const reach = levels.reach(shards.bytes - block.payload - header_bytes(set.scale), block.count);
+    // Some payloads at a time, so that the divisions for their grids overlap.
+    constexpr std::size_t some = 4;
+    received parts[some];
+    for (std::size_t begin = 0; begin < shards.payloads.size(); begin += some) {
+      std::size_t const held = std::min(some, shards.payloads.size() - begin);
+      for (std::size_t p = 0; p < held; ++p) {
+        std::byte const* const payload = shards.payloads[begin + p] + block.payload;
+        parts[p] = read_block(set, payload, block);
+        if (!parts[p].finite || parts[p].levels.factor != 1.0f) return 0;
+      }
+      for (std::size_t p = 0; p < held; ++p) {
+        levels.use(parts[p].levels, 1.0f);
+        begin + p == 0 ? run<false, false>(levels, parts[p].codes, reach, set.bits, x)
+                       : run<true, false>(levels, parts[p].codes, reach, set.bits, x);
+      }
     }
     return reach;
   }
