@@ -11,6 +11,7 @@
 #include <gradwire/codec.hpp>
 #include <gradwire/error.hpp>
 
+#include "compressors/feedback/format.hpp"
 #include "compressors/gradient.hpp"
 #include "compressors/text.hpp"
 
@@ -26,27 +27,39 @@ struct block {
   std::uint32_t tensor_id;
 };
 
-//! What is encoded: a block of gradients as they are …
-template <class T>
+//! What is encoded: a block of floats as they are …
 struct plain {
-  T const* values;
-  [[nodiscard]] float at(std::size_t i) const noexcept { return to_float(values[i]); }
+  float const* values;
+  [[nodiscard]] float at(std::size_t i) const noexcept { return values[i]; }
 };
 
-//! … or with the residual added.
-template <class T>
+//! … or scaled and with the residual added. Elements go to `copy` (which may be `values`) as they are
+//! looked at: a second look finds them there.
 struct corrected {
-  T const* values;
+  float const* values;
+  float scale;
   float const* residual;
-  [[nodiscard]] float at(std::size_t i) const noexcept { return to_float(values[i]) + residual[i]; }
+  float* copy;
+  [[nodiscard]] float at(std::size_t i) const noexcept {
+    return copy[i] = feedback::add(residual[i], scale, values[i]);
+  }
 };
 
-//! A source whose elements go to `copy` as they are looked at: a second look finds them there, as floats.
-template <class Source>
-struct kept {
-  Source source;
-  float* copy;
-  [[nodiscard]] float at(std::size_t i) const noexcept { return copy[i] = source.at(i); }
+//! Codecs compute on floats: gradients of other types pass through a block of them, which stays in the first-level
+//! cache, so that no loop of a codec is there for every type.
+struct conversions {
+  template <class T>
+  static void widen(T const* from, std::size_t count, float* to) {
+    for (std::size_t i = 0; i < count; ++i) to[i] = to_float(from[i]);
+  }
+
+  //! out = scale·x, or out += scale·x.
+  template <bool Add, class T>
+  static void put(float const* x, float scale, std::size_t count, T* out) {
+    for (std::size_t i = 0; i < count; ++i) {
+      out[i] = from_float<T>(Add ? feedback::add(to_float(out[i]), scale, x[i]) : scale * x[i]);
+    }
+  }
 };
 
 //! Where the gradients of the next block lie, if there is one: for fetching ahead.
@@ -78,6 +91,7 @@ struct shards {
 };
 
 //! The five functions of a codec from its work on one block. `Coder` is made from the parameters and has
+//!   loops: with the functions of `conversions`
 //!   size(), bytes(count)
 //!   encode(source, values, block, key, to, end, residual, next): `values` has the source's elements once they were
 //!     looked at; `to` is the block's payload, `end` the end of the whole payload; residual (null: none) gets what was
@@ -114,6 +128,18 @@ struct functions {
     return buffer{longest * sizeof(float), on.memory};
   }
 
+  //! The elements themselves, or what they are as floats in `scratch`.
+  template <class T>
+  static float const* as_floats(T const* elements, std::size_t count, buffer& scratch) {
+    if constexpr (std::is_same_v<T, float>) {
+      return elements;
+    } else {
+      float* const values = scratch.as<float>().data();
+      Coder::loops::widen(elements, count, values);
+      return values;
+    }
+  }
+
   template <class T>
   static upcoming after(block const& one, T const* gradients) {
     return {reinterpret_cast<std::byte const*>(gradients + one.gradient + one.count), sizeof(T)};
@@ -123,21 +149,11 @@ struct functions {
                      random_key key, std::byte* payload) {
     Coder const coder{params};
     std::byte* const end = payload + payload_bytes(coder, segments);
-    if (in.type == dtype::f32) {
-      auto const* const gradients = static_cast<float const*>(in.data);
-      for_each(coder, segments, [&](block const& one) {
-        float const* const values = gradients + one.gradient;
-        coder.encode(plain<float>{values}, values, one, key, payload + one.payload, end, nullptr,
-                     after(one, gradients));
-      });
-      return;
-    }
-    buffer scratch = make_scratch(coder, on, segments);
-    float* const values = scratch.as<float>().data();
+    buffer scratch = in.type == dtype::f32 ? buffer{} : make_scratch(coder, on, segments);
     with_type(in, [&]<class T>(T const* gradients) {
       for_each(coder, segments, [&](block const& one) {
-        coder.encode(kept<plain<T>>{{gradients + one.gradient}, values}, values, one, key, payload + one.payload, end,
-                     nullptr, after(one, gradients));
+        float const* const values = as_floats(gradients + one.gradient, one.count, scratch);
+        coder.encode(plain{values}, values, one, key, payload + one.payload, end, nullptr, after(one, gradients));
       });
     });
   }
@@ -151,8 +167,8 @@ struct functions {
     with_type(grad, [&]<class T>(T const* gradients) {
       for_each(coder, segments, [&](block const& one) {
         float* const lost = residual + one.residual;
-        coder.encode(kept<corrected<T>>{{gradients + one.gradient, lost}, values}, values, one, key,
-                     payload + one.payload, end, lost, after(one, gradients));
+        corrected const source{as_floats(gradients + one.gradient, one.count, scratch), 1.0f, lost, values};
+        coder.encode(source, values, one, key, payload + one.payload, end, lost, after(one, gradients));
       });
     });
   }

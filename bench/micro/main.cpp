@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <iostream>
 #include <map>
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <benchmark/benchmark.h>
@@ -68,6 +70,15 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
+// The median over repetitions of other/times. Both of a pair were taken one after the other, so that what the machine
+// does at the time, which on a shared host changes speeds by a third for seconds, mostly cancels: the quotient of the
+// two medians varies more.
+double median_quotient(std::vector<double> const& other, std::vector<double> const& times) {
+  std::vector<double> quotients(times.size());
+  std::transform(other.begin(), other.end(), times.begin(), quotients.begin(), std::divides<>{});
+  return median(std::move(quotients));
+}
+
 // Holds the data of a run. Google Benchmark chooses how often a case is repeated.
 class suite {
  public:
@@ -85,7 +96,7 @@ class suite {
                                    }
                                  })
         ->UseManualTime()
-        ->MinTime(0.2)
+        ->MinTime(0.6)
         ->Unit(benchmark::kMillisecond);
   }
 
@@ -117,8 +128,9 @@ class suite {
     record row{.spec = method.text(), .function = std::string{to_string(which)}, .type = type_, .count = count_};
     row.bytes_moved = what.bytes();
     row.gbps = bytes / median(times) * 1e-9;
-    row.stream_gbps = bytes / median(roof_times) * 1e-9;
-    row.memcpy_gbps = 2 * static_cast<double>(arena_->gradient.size()) / median(memcpy_times) * 1e-9;
+    row.stream_gbps = row.gbps / median_quotient(roof_times, times);
+    double const copied = 2 * static_cast<double>(arena_->gradient.size());
+    row.memcpy_gbps = row.gbps * copied / bytes / median_quotient(memcpy_times, times);
     if (type_ == dtype::f32) row.target = target_percent(method, row.function);
     state.counters["percent_of_stream"] = row.percent_of_stream();
     state.counters["percent_of_memcpy"] = row.percent_of_memcpy();

@@ -2,6 +2,7 @@
 #define HWY_TARGET_INCLUDE "compressors/cast/fast.cpp"
 #include <hwy/foreach_target.h>
 // Highway wants foreach_target.h first.
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <span>
@@ -58,6 +59,9 @@ HWY_INLINE vector keep(vector corrected, vector decoded, vector old) {
 // The runs take `count` elements, a multiple of this many vectors.
 constexpr std::size_t vectors = 4;
 
+// Elements from what is worked on to what is fetched.
+constexpr std::size_t ahead = 512;
+
 // Encodes two vectors of corrected gradients and keeps what that lost.
 template <class Wire>
 HWY_INLINE void put_and_keep(lanes d, vector corrected0, vector corrected1, vector old0, vector old1, float* residual,
@@ -85,6 +89,9 @@ void feedback_run(T const* grad, float* residual, std::size_t count, std::byte* 
   lanes const d;
   std::size_t const n = hn::Lanes(d);
   for (std::size_t i = 0; i < count; i += 2 * n) {
+    // Processors stop fetching ahead at the end of a page, to which two streams of floats come often.
+    hwy::Prefetch(grad + i + ahead);
+    hwy::Prefetch(residual + i + ahead);
     vector const old0 = load(d, residual + i);
     vector const old1 = load(d, residual + i + n);
     put_and_keep<Wire>(d, hn::Add(load(d, grad + i), old0), hn::Add(load(d, grad + i + n), old1), old0, old1,
@@ -139,8 +146,10 @@ void reduce_run(std::span<std::byte const* const> payloads, std::size_t at, floa
     vector sum1 = load_as<Wire>(d, from + bytes);
     vector sum2 = load_as<Wire>(d, from + 2 * bytes);
     vector sum3 = load_as<Wire>(d, from + 3 * bytes);
+    hwy::Prefetch(from + ahead * sizeof(Wire));
     for (std::size_t p = 1; p < payloads.size(); ++p) {
       from = payloads[p] + at + byte;
+      hwy::Prefetch(from + ahead * sizeof(Wire));
       sum0 = hn::Add(sum0, load_as<Wire>(d, from));
       sum1 = hn::Add(sum1, load_as<Wire>(d, from + bytes));
       sum2 = hn::Add(sum2, load_as<Wire>(d, from + 2 * bytes));
@@ -148,6 +157,10 @@ void reduce_run(std::span<std::byte const* const> payloads, std::size_t at, floa
     }
     float* const kept = residual == nullptr ? nullptr : residual + i;
     std::byte* const to = payload + byte;
+    if (kept != nullptr) {
+      hwy::Prefetch(kept + ahead);
+      hwy::Prefetch(kept + ahead + 2 * n);
+    }
     put_sums<Wire>(d, hn::Mul(factor, sum0), hn::Mul(factor, sum1), kept, to);
     put_sums<Wire>(d, hn::Mul(factor, sum2), hn::Mul(factor, sum3), kept == nullptr ? nullptr : kept + 2 * n,
                    to + 2 * bytes);

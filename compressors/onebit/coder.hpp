@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <type_traits>
 
 #include <gradwire/codec.hpp>
 
@@ -19,6 +20,9 @@ namespace gradwire::onebit {
 //! Positions in codec_entry::keys.
 inline constexpr std::size_t block_key = 0;
 inline constexpr std::size_t scale_key = 1;
+
+//! Elements that are decoded at a time to gradients of another type than float: they stay in the first-level cache.
+inline constexpr std::size_t piece = 1024;
 
 [[nodiscard]] inline bool sign(std::byte const* signs, std::size_t i) noexcept {
   return (std::to_integer<unsigned>(signs[i / 8]) >> (i % 8) & 1u) != 0;
@@ -33,7 +37,7 @@ inline constexpr std::size_t scale_key = 1;
 //! A source: scale·ΣD + residual (null: none) over one block of several payloads. An element goes to `sums` when it is
 //! looked at.
 struct summed {
-  std::span<std::byte const* const> const& payloads;
+  std::span<std::byte const* const> payloads;
   std::size_t offset;  //!< of the block in each payload
   std::size_t count;   //!< elements of the block
   float scale;
@@ -52,7 +56,7 @@ struct summed {
 };
 
 //! The plain loops: the definition of the bytes.
-struct reference_loops {
+struct reference_loops : blocks::conversions {
   //! Writes the sign words of `count` elements to `signs`; returns ‖factor·x‖₁. `factor` is a power of two.
   template <class Source>
   static float sum_and_signs(Source const& source, std::size_t count, std::byte* signs, float factor = 1.0f) {
@@ -76,11 +80,11 @@ struct reference_loops {
   }
 
   //! out = ±value, or out += ±value.
-  template <bool Add, class T>
-  static void decode(std::byte const* signs, std::size_t count, float value, T* out) {
+  template <bool Add>
+  static void decode(std::byte const* signs, std::size_t count, float value, float* out) {
     for (std::size_t i = 0; i < count; ++i) {
       float const x = decoded(value, sign(signs, i));
-      out[i] = from_float<T>(Add ? to_float(out[i]) + x : x);
+      out[i] = Add ? out[i] + x : x;
     }
   }
 };
@@ -89,6 +93,8 @@ struct reference_loops {
 template <class Loops>
 class coder {
  public:
+  using loops = Loops;
+
   explicit coder(param_values const& params) : size_{params.integer(block_key)}, unit_{params.given(scale_key)} {}
 
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
@@ -101,7 +107,7 @@ class coder {
     std::byte* const signs = to + sizeof(block_header);
     float const sum = Loops::sum_and_signs(source, count, signs);
     block_header header{mean(sum, count)};
-    blocks::plain<float> const again{values};
+    blocks::plain const again{values};
     if (std::isinf(header.scale)) {
       float const shrunk = reference_loops::sum_and_signs(again, count, signs, shrink);
       header.scale = finite(shrunk) ? unshrunk_mean(shrunk, count) : shrunk;
@@ -136,10 +142,21 @@ class coder {
   void decode(std::byte const* from, std::byte const*, blocks::block const& block, T* out, float scale) const {
     block_header const header = read(from, block);
     if (!finite(header.scale)) {
-      for (std::size_t i = 0; i < block.count; ++i) out[i] = from_float<T>(header.scale);
+      std::fill_n(out, block.count, from_float<T>(header.scale));
       return;
     }
-    Loops::template decode<Add>(from + sizeof header, block.count, scale * header.scale, out);
+    std::byte const* const signs = from + sizeof header;
+    float const value = scale * header.scale;
+    if constexpr (std::is_same_v<T, float>) {
+      Loops::template decode<Add>(signs, block.count, value, out);
+    } else {
+      alignas(64) float x[piece];
+      for (std::size_t at = 0; at < block.count; at += piece) {
+        std::size_t const count = std::min(piece, block.count - at);
+        Loops::template decode<false>(signs + at / 8, count, value, x);
+        Loops::template put<Add>(x, 1.0f, count, out + at);
+      }
+    }
   }
 
  private:

@@ -18,7 +18,7 @@ using gradwire::HWY_NAMESPACE::prefetch;
 using gradwire::HWY_NAMESPACE::store;
 using gradwire::HWY_NAMESPACE::unrolled;
 
-using f32_tag = hn::CappedTag<float, lanes>;
+using f32_tag = hn::CappedTag<float, 8>;  // what gradwire::HWY_NAMESPACE::sixteen can look up
 using u32_tag = hn::RebindToUnsigned<f32_tag>;
 using i32_tag = hn::RebindToSigned<f32_tag>;
 using f32_vector = hn::Vec<f32_tag>;
@@ -72,17 +72,23 @@ HWY_INLINE f32_vector with_signs(u32_vector word, u32_vector shift, i32_vector p
 
 HWY_INLINE i32_vector bits_of(float value) { return hn::BitCast(i32_tag{}, hn::Set(f32_tag{}, value)); }
 
+//! What is ready before the groups of a source are loaded: how signs get to the top of their lanes …
+template <class Source>
+struct prepared {
+  sign_shifts shifts;
+  explicit HWY_INLINE prepared(Source const&) : shifts{make_shifts()} {}
+};
+
 //! The group that begins at element i.
 template <class Source>
-HWY_INLINE void load_group(Source const& source, sign_shifts const&, std::size_t i, f32_vector (&x)[vectors]) {
+HWY_INLINE void load_group(Source const& source, prepared<Source> const&, std::size_t i, f32_vector (&x)[vectors]) {
   unrolled<vectors>([&](auto v) HWY_ATTR { x[v] = load_from(f32_tag{}, source, i + v * width); });
 }
 
-HWY_INLINE void load_group(summed const& source, sign_shifts const& shifts, std::size_t i, f32_vector (&x)[vectors]) {
-  f32_tag const d;
-  // Adding is what takes the time here, so this is where the memory has some to spare.
-  if (source.residual != nullptr) prefetch(source.residual, i + source.count);
-  for (std::size_t p = 0; p < source.payloads.size(); ++p) {
+//! Adds the group of payloads `first` and up to x.
+HWY_INLINE void add_group(summed const& source, std::size_t first, sign_shifts const& shifts, std::size_t i,
+                          f32_vector (&x)[vectors]) {
+  for (std::size_t p = first; p < source.payloads.size(); ++p) {
     std::byte const* const from = source.payloads[p] + source.offset;
     float const value = read_header(from).scale;
     i32_vector const plus = bits_of(value);
@@ -93,6 +99,100 @@ HWY_INLINE void load_group(summed const& source, sign_shifts const& shifts, std:
       x[v] = p == 0 ? one : hn::Add(x[v], one);
     });
   }
+}
+
+#if HWY_TARGET != HWY_SCALAR
+
+//! Where the signs of a group are, in the order in which sums are looked up, 4 vectors at a time.
+struct place_table {
+  static constexpr std::size_t size = width * 4;
+  alignas(64) std::uint8_t bytes[lanes];
+  alignas(64) std::uint8_t bits[lanes];
+
+  constexpr place_table() : bytes{}, bits{} {
+    for (std::size_t i = 0; i < lanes; ++i) {
+      std::size_t const element = i / size * size + gradwire::HWY_NAMESPACE::sixteen<f32_tag>::lane(i % size);
+      bytes[i] = static_cast<std::uint8_t>(element / 8);
+      bits[i] = static_cast<std::uint8_t>(1u << element % 8);
+    }
+  }
+};
+constexpr place_table places;
+
+//! The first four payloads can add up to 16 sums only: these are looked up.
+class first_sums {
+ public:
+  static constexpr std::size_t most = 4;
+
+  explicit HWY_INLINE first_sums(summed const& source) {
+    u32_tag const d;
+    std::size_t const count = std::min(most, source.payloads.size());
+    // What is missing repeats the first: the sums do not depend on it.
+    for (std::size_t p = 0; p < most; ++p) {
+      signs_[p] = source.payloads[p < count ? p : 0] + source.offset + sizeof(block_header);
+    }
+    alignas(64) float sums[16];
+    for (std::size_t i = 0; i < 16; i += width) {
+      u32_vector const signs = hn::Iota(d, static_cast<std::uint32_t>(i));
+      f32_vector total = hn::Zero(f32_tag{});
+      for (std::size_t p = 0; p < count; ++p) {
+        float const value = read_header(source.payloads[p] + source.offset).scale;
+        u32_vector const to_top = hn::Set(d, static_cast<std::uint32_t>(31 - p));
+        f32_vector const one = with_signs(signs, to_top, bits_of(value), bits_of(-value));
+        total = p == 0 ? one : hn::Add(total, one);
+      }
+      hn::Store(total, f32_tag{}, sums + i);
+    }
+    sums_.set(sums);
+  }
+
+  HWY_INLINE void look_up(std::size_t i, f32_vector (&x)[vectors]) const {
+    hn::Repartition<std::uint8_t, f32_tag> const d;
+    unrolled<lanes / place_table::size>([&](auto part) HWY_ATTR {
+      constexpr std::size_t begin = part * place_table::size;
+      auto const bytes = hn::Load(d, places.bytes + begin);
+      auto const bits = hn::Load(d, places.bits + begin);
+      auto indices = hn::Zero(d);
+      unrolled<most>([&](auto p) HWY_ATTR {
+        auto const word = hn::BitCast(d, load_word(signs_[p] + i / 8));
+        auto const is_set = hn::VecFromMask(d, hn::TestBit(hn::TableLookupBytes(word, bytes), bits));
+        indices = hn::Or(indices, hn::And(is_set, hn::Set(d, std::uint8_t{1u << p})));
+      });
+      sums_.look_up(indices, x + begin / width);
+    });
+  }
+
+ private:
+  std::byte const* signs_[most];
+  gradwire::HWY_NAMESPACE::sixteen<f32_tag> sums_;
+};
+
+#else
+
+//! One lane looks nothing up.
+struct first_sums {
+  static constexpr std::size_t most = 0;
+  explicit first_sums(summed const&) {}
+  void look_up(std::size_t, f32_vector const*) const {}
+};
+
+#endif
+
+//! … and what the signs of a block can add up to.
+template <>
+struct prepared<summed> {
+  sign_shifts shifts;
+  first_sums sums;
+  explicit HWY_INLINE prepared(summed const& source) : shifts{make_shifts()}, sums{source} {}
+};
+
+HWY_INLINE void load_group(summed const& source, prepared<summed> const& ready, std::size_t i,
+                           f32_vector (&x)[vectors]) {
+  f32_tag const d;
+  // Adding is what takes the time here, so this is where the memory has some to spare.
+  if (source.residual != nullptr) prefetch(source.residual, i + source.count);
+  ready.sums.look_up(i, x);
+  add_group(source, first_sums::most, ready.shifts, i, x);
   f32_vector const scale = hn::Set(d, source.scale);
   unrolled<vectors>([&](auto v) HWY_ATTR {
     x[v] = hn::Mul(scale, x[v]);
@@ -101,17 +201,18 @@ HWY_INLINE void load_group(summed const& source, sign_shifts const& shifts, std:
   });
 }
 
-struct loops {
+struct loops : gradwire::HWY_NAMESPACE::conversions {
   template <class Source>
-  static HWY_NOINLINE HWY_FLATTEN float sum_and_signs(Source const& source, std::size_t count, std::byte* signs) {
+  static HWY_NOINLINE HWY_FLATTEN float sum_and_signs(Source const& from, std::size_t count, std::byte* signs) {
     f32_tag const d;
-    sign_shifts const shifts = make_shifts();
+    Source const source = from;  // for all that the compiler knows, `from` might lie in what is written
+    prepared<Source> const ready{source};
     f32_vector sums[vectors];
     unrolled<vectors>([&](auto v) HWY_ATTR { sums[v] = hn::Zero(d); });
     std::size_t i = 0;
     for (; i + lanes <= count; i += lanes) {
       f32_vector x[vectors];
-      load_group(source, shifts, i, x);
+      load_group(source, ready, i, x);
       unrolled<vectors>([&](auto v) HWY_ATTR { sums[v] = hn::Add(sums[v], hn::Abs(x[v])); });
       store_signs(x, signs + i / 8);
     }
@@ -148,8 +249,8 @@ struct loops {
     reference_loops::keep_loss(values + i, count - i, scale, residual + i, next);
   }
 
-  template <bool Add, class T>
-  static HWY_NOINLINE HWY_FLATTEN void decode(std::byte const* signs, std::size_t count, float value, T* out) {
+  template <bool Add>
+  static HWY_NOINLINE HWY_FLATTEN void decode(std::byte const* signs, std::size_t count, float value, float* out) {
     f32_tag const d;
     i32_vector const plus = bits_of(value);
     i32_vector const minus = bits_of(-value);
@@ -158,7 +259,7 @@ struct loops {
     for (; i + lanes <= count; i += lanes) {
       auto const word = load_word(signs + i / 8);
       for (std::size_t v = 0; v < vectors; ++v) {
-        T* const to = out + i + v * width;
+        float* const to = out + i + v * width;
         f32_vector const x = with_signs(word, shifts.by[v], plus, minus);
         store(d, Add ? hn::Add(load(d, to), x) : x, to);
       }

@@ -58,7 +58,7 @@ double worst_ratio_between_ends(settings const& set, double loss) {
 }
 
 double omega(settings const& set) {
-  if (!set.is_centred()) return worst_ratio_between_ends(set, 0.25);
+  if (!set.is_centred) return worst_ratio_between_ends(set, 0.25);
   auto const n = static_cast<double>(set.block);
   auto const top = static_cast<double>(top_code(set.scale, set.bits));
   return (std::sqrt(1 + (n - 1) / (top * top)) - 1) / 2;
@@ -66,7 +66,7 @@ double omega(settings const& set) {
 
 bool contractive(settings const& set) {
   bool const is_nearest = set.round == rounding::nearest;
-  if (!set.is_centred()) return worst_ratio_between_ends(set, is_nearest ? 0.25 : 1) < 1;
+  if (!set.is_centred) return worst_ratio_between_ends(set, is_nearest ? 0.25 : 1) < 1;
   auto const n = static_cast<double>(set.block);
   auto const top = static_cast<double>(top_code(set.scale, set.bits));
   return is_nearest || n - 1 < top * top;
@@ -92,7 +92,7 @@ double error_bound(param_values const& params, std::span<float const> x) {
     double const range = set.scale == scaling::minmax
                              ? static_cast<double>(high) - static_cast<double>(low)
                              : 2.0 * static_cast<double>(std::max(magnitude(low), magnitude(high)));
-    double const unit = range / static_cast<double>(top_code(set.scale, set.bits) * (set.is_centred() ? 2 : 1));
+    double const unit = range / static_cast<double>(top_code(set.scale, set.bits) * (set.is_centred ? 2 : 1));
     bound += static_cast<double>(block.size()) * loss * unit * unit;
   }
   return bound;

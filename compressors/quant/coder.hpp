@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <type_traits>
 
 #include <gradwire/codec.hpp>
 
@@ -27,14 +28,17 @@ struct settings {
   std::size_t block;
   scaling scale;
   rounding round;
+  bool is_centred;
+  float top;
 
   explicit settings(param_values const& params)
       : bits{static_cast<unsigned>(params.integer(bits_key))},
         block{params.integer(block_key)},
         scale{static_cast<scaling>(params.integer(scale_key))},
-        round{static_cast<rounding>(params.integer(round_key))} {}
+        round{static_cast<rounding>(params.integer(round_key))},
+        is_centred{centred(scale, bits)},
+        top{static_cast<float>(top_code(scale, bits))} {}
 
-  [[nodiscard]] bool is_centred() const noexcept { return centred(scale, bits); }
   [[nodiscard]] std::size_t bytes(std::size_t count) const noexcept {
     return header_bytes(scale) + code_bytes(count, bits);
   }
@@ -43,35 +47,43 @@ struct settings {
 //! Elements whose codes and random numbers are kept at a time between the steps of encoding: they stay in the
 //! first-level cache.
 inline constexpr std::size_t piece = 1024;
-//! Room behind them for a whole vector of any width.
-inline constexpr std::size_t slack = 64;
+//! Room behind them for two whole vectors of any width.
+inline constexpr std::size_t slack = 128;
 
-//! A source: the sum of decoded blocks, at most four at a time, on top of `before` (null: nothing); with Last: scaled,
-//! and `residual` (null: none) added. An element goes to `sums` when it is looked at.
-template <bool Centred, bool Last>
-struct summed {
-  //! What levels of a factor of 1 depend on.
-  struct part {
-    std::byte const* codes;
-    float low;
-    float high;
-    float unit;
-    float top;
-  };
-  static constexpr std::size_t most = 4;
-
-  part parts[most];
-  std::size_t size;
-  std::size_t count;  //!< elements of the block
-  unsigned bits;
-  std::size_t readable;  //!< bytes from `codes` to the end of the payload
-  float const* before;
-  float scale;
-  float const* residual;
-  float* sums;
-
-  [[nodiscard]] float at(std::size_t i) const noexcept;
+//! A block of a payload.
+struct received {
+  bool finite;
+  grid levels;
+  std::byte const* codes;
 };
+
+//! Throws errc::corrupt_payload where no encoder can have written the block.
+[[nodiscard]] [[gnu::always_inline]] inline received read_block(settings const& set, std::byte const* from,
+                                                                blocks::block const& block) {
+  if (std::size_t const used = block.count * set.bits % 32; used != 0) {
+    std::uint32_t last = 0;
+    std::memcpy(&last, from + set.bytes(block.count) - sizeof last, sizeof last);
+    if (last >> used != 0) blocks::corrupt("quant", "has code bits behind its last element", block.payload);
+  }
+  if (set.scale == scaling::absmax) {
+    absmax_header header;
+    std::memcpy(&header, from, sizeof header);
+    auto const bits = std::bit_cast<std::uint32_t>(header.absmax);
+    if (bits >= 0x7f800000u && bits != spoiled_bits) {
+      blocks::corrupt("quant", "has a maximum that is negative or infinite", block.payload);
+    }
+    return {bits != spoiled_bits, make_grid(0.0f - header.absmax, header.absmax, set.is_centred, set.top),
+            from + sizeof header};
+  }
+  minmax_header header;
+  std::memcpy(&header, from, sizeof header);
+  bool const spoiled = std::bit_cast<std::uint32_t>(header.min) == spoiled_bits &&
+                       std::bit_cast<std::uint32_t>(header.max) == spoiled_bits;
+  if (!spoiled && !(finite(header.min) && finite(header.max) && header.min <= header.max)) {
+    blocks::corrupt("quant", "has a minimum over its maximum, or an infinite one", block.payload);
+  }
+  return {!spoiled, make_grid(header.min, header.max, false, set.top), from + sizeof header};
+}
 
 //! Code i of a bit string.
 [[nodiscard]] inline std::int32_t read_code(std::byte const* codes, std::size_t i, bool is_centred,
@@ -82,25 +94,11 @@ struct summed {
   return code_of_field(field, is_centred, bits);
 }
 
-template <bool Centred, bool Last>
-float summed<Centred, Last>::at(std::size_t i) const noexcept {
-  float total = before == nullptr ? 0 : before[i];
-  for (std::size_t p = 0; p < size; ++p) {
-    part const& one = parts[p];
-    grid const levels{1.0f, one.low, one.high, one.unit, one.top, extent{one.low, one.high, true}};
-    float const x = level(levels, Centred, read_code(one.codes, i, Centred, bits));
-    total = p == 0 && before == nullptr ? x : total + x;
-  }
-  if constexpr (Last) total = residual == nullptr ? scale * total : feedback::add(residual[i], scale, total);
-  return sums[i] = total;
-}
-
 //! The plain loops: the definition of the bytes. encode and decode return how many elements, from the first on, they
-//! have done: loops in vectors leave the last ones to these. (A call of these at the end of a function with AVX code
-//! would be a jump, before which GCC 12 does not clear the upper halves of the registers, and SSE code then crawls.)
-struct reference_loops {
-  static constexpr bool sums_in_registers = false;
-
+//! have done: loops in vectors leave the last ones to these, out of line. (A call of these at the end of a function
+//! with AVX code would be a jump, before which GCC 12 does not clear the upper halves of the registers, and SSE code
+//! then crawls.)
+struct reference_loops : blocks::conversions {
   //! Looks at each element once.
   template <bool AbsMax, class Source>
   static extent find_extent(Source const& source, std::size_t count) {
@@ -130,8 +128,9 @@ struct reference_loops {
   //! Writes one byte per element: the code's lower bits, those in `mask`. `numbers` is read with Stochastic only.
   //! `residual` (null: none) = x − level(code).
   template <bool Centred, bool Stochastic>
-  static std::size_t encode(float const* x, std::size_t count, grid const& g, unsigned mask,
-                            std::uint16_t const* numbers, std::uint8_t* codes, float* residual, blocks::upcoming) {
+  [[gnu::noinline]] static std::size_t encode(float const* x, std::size_t count, grid const& g, unsigned mask,
+                                              std::uint16_t const* numbers, std::uint8_t* codes, float* residual,
+                                              blocks::upcoming) {
     for (std::size_t i = 0; i < count; ++i) {
       std::int32_t const code =
           Stochastic ? code_stochastic(g, Centred, x[i], numbers[i] & random_mask) : code_nearest(g, Centred, x[i]);
@@ -142,7 +141,8 @@ struct reference_loops {
   }
 
   //! `count` codes as a bit string of code_bytes(count, bits) bytes. `codes` has `slack` more bytes, to be overwritten.
-  static void pack(std::uint8_t* codes, std::size_t count, unsigned bits, std::byte* to, std::byte const*) {
+  [[gnu::noinline]] static void pack(std::uint8_t* codes, std::size_t count, unsigned bits, std::byte* to,
+                                     std::byte const*) {
     std::uint64_t pending = 0;
     unsigned held = 0;
     for (std::size_t i = 0; i < count; ++i) {
@@ -162,13 +162,18 @@ struct reference_loops {
     }
   }
 
-  //! out = scale·level, or out += scale·level, for a block's elements from `begin` on.
-  template <bool Centred, bool Add, class T>
-  static std::size_t decode(std::byte const* codes, std::byte const*, std::size_t count, unsigned bits, grid const& g,
-                            float scale, T* out, std::size_t begin = 0) {
+  //! x = Σ level over the payloads, for as many elements of the block as it returns: there are only faster ways, which
+  //! leave blocks alone that have no numbers in a payload or a grid whose factor is not 1.
+  static std::size_t sum(settings const&, blocks::shards const&, float*) { return 0; }
+
+  //! x = scale·level, or x += scale·level, for a block's elements from `begin` on.
+  template <bool Centred, bool Add>
+  [[gnu::noinline]] static std::size_t decode(std::byte const* codes, std::byte const*, std::size_t count,
+                                              unsigned bits, grid const& g, float scale, float* x,
+                                              std::size_t begin = 0) {
     for (std::size_t i = begin; i < count; ++i) {
-      float const x = level(g, Centred, read_code(codes, i, Centred, bits));
-      out[i] = from_float<T>(Add ? feedback::add(to_float(out[i]), scale, x) : scale * x);
+      float const one = level(g, Centred, read_code(codes, i, Centred, bits));
+      x[i] = Add ? feedback::add(x[i], scale, one) : scale * one;
     }
     return count;
   }
@@ -178,6 +183,8 @@ struct reference_loops {
 template <class Loops>
 class coder {
  public:
+  using loops = Loops;
+
   explicit coder(param_values const& params) : set_{params} {}
 
   [[nodiscard]] std::size_t size() const noexcept { return set_.block; }
@@ -189,25 +196,38 @@ class coder {
     encode_between(look(source, block.count), values, block, key, to, end, residual, next);
   }
 
-  void reduce_encode(blocks::shards const& parts, float scale, random_key key, std::byte* to, std::byte const* end,
+  void reduce_encode(blocks::shards const& shards, float scale, random_key key, std::byte* to, std::byte const* end,
                      float* residual, float* sums) const {
-    extent const found = sum(parts, scale, residual, sums);
-    encode_between(found, sums, parts.block, key, to, end, residual, {});
+    blocks::block const& block = shards.block;
+    std::size_t const done = Loops::sum(set_, shards, sums);
+    if (done != block.count && !sum_rest(shards, done, sums)) {
+      write_spoiled(block.count, to);
+      return;
+    }
+    if (residual == nullptr) {
+      Loops::template put<false>(sums, scale, block.count, sums);
+      encode(blocks::plain{sums}, sums, block, key, to, end, residual, {});
+    } else {
+      encode(blocks::corrected{sums, scale, residual, sums}, sums, block, key, to, end, residual, {});
+    }
   }
 
   template <bool Add, class T>
   void decode(std::byte const* from, std::byte const* end, blocks::block const& block, T* out, float scale) const {
-    extent const found = read(from, block);
-    if (!found.finite()) {
-      for (std::size_t i = 0; i < block.count; ++i) out[i] = from_float<T>(std::bit_cast<float>(spoiled_bits));
+    received const what = read_block(set_, from, block);
+    if (!what.finite) {
+      std::fill_n(out, block.count, from_float<T>(std::bit_cast<float>(spoiled_bits)));
       return;
     }
-    grid const g = make_grid(found, set_.scale, set_.bits);
-    from += header_bytes(set_.scale);
-    if (g.factor == 1.0f) {
-      decode_codes<Loops, Add>(from, end, block, g, scale, out);
+    if constexpr (std::is_same_v<T, float>) {
+      levels<Add>(what, 0, block.count, end, scale, out);
     } else {
-      decode_codes<reference_loops, Add>(from, end, block, g, scale, out);
+      alignas(64) float x[piece];
+      for (std::size_t at = 0; at < block.count; at += piece) {
+        std::size_t const count = std::min(piece, block.count - at);
+        levels<false>(what, at, count, end, 1.0f, x);
+        Loops::template put<Add>(x, scale, count, out + at);
+      }
     }
   }
 
@@ -221,12 +241,11 @@ class coder {
   void encode_between(extent found, float const* values, blocks::block const& block, random_key key, std::byte* to,
                       std::byte const* end, float* residual, blocks::upcoming next) const {
     if (!found.finite()) {
-      std::memset(to, 0, bytes(block.count));
-      write_header(std::bit_cast<float>(spoiled_bits), std::bit_cast<float>(spoiled_bits), to);
+      write_spoiled(block.count, to);
       return;
     }
     write_header(found.low(), found.high(), to);
-    grid const g = make_grid(found, set_.scale, set_.bits);
+    grid const g = make_grid(found.low(), found.high(), set_.is_centred, set_.top);
     to += header_bytes(set_.scale);
     // The fast loops leave the factor out.
     if (g.factor == 1.0f) {
@@ -234,63 +253,6 @@ class coder {
     } else {
       encode_codes<reference_loops>(values, block, key, g, to, end, residual, next);
     }
-  }
-
-  //! sums = scale·ΣD + residual (null: none); returns what a look at them finds.
-  extent sum(blocks::shards const& parts, float scale, float const* residual, float* sums) const {
-    if constexpr (Loops::sums_in_registers) {
-      extent found{0, 0, true};
-      if (set_.is_centred() ? sum_in_registers<true>(parts, scale, residual, sums, found)
-                            : sum_in_registers<false>(parts, scale, residual, sums, found)) {
-        return found;
-      }
-    }
-    blocks::block const& block = parts.block;
-    bool first = true;
-    for (std::byte const* const payload : parts.payloads) {
-      std::byte const* const from = payload + block.payload;
-      first ? decode<false>(from, payload + parts.bytes, block, sums, 1.0f)
-            : decode<true>(from, payload + parts.bytes, block, sums, 1.0f);
-      first = false;
-    }
-    for (std::size_t i = 0; i < block.count; ++i) {
-      sums[i] = residual == nullptr ? scale * sums[i] : feedback::add(residual[i], scale, sums[i]);
-    }
-    return look(blocks::plain<float>{sums}, block.count);
-  }
-
-  //! False when a block has no numbers, or has numbers that need a factor.
-  template <bool Centred>
-  bool sum_in_registers(blocks::shards const& shards, float scale, float const* residual, float* sums,
-                        extent& found) const {
-    constexpr std::size_t most = summed<Centred, false>::most;
-    std::size_t const header = header_bytes(set_.scale);
-    auto const sum_some = [&]<bool Last>(std::size_t begin, std::size_t size) {
-      summed<Centred, Last> source;
-      source.size = size;
-      source.count = shards.block.count;
-      source.bits = set_.bits;
-      source.readable = shards.bytes - shards.block.payload - header;
-      source.before = begin == 0 ? nullptr : sums;
-      source.scale = scale;
-      source.residual = residual;
-      source.sums = sums;
-      for (std::size_t p = 0; p < size; ++p) {
-        std::byte const* const from = shards.payloads[begin + p] + shards.block.payload;
-        extent const one = read(from, shards.block);
-        grid const g = make_grid(one, set_.scale, set_.bits);
-        if (!one.finite() || g.factor != 1.0f) return false;
-        source.parts[p] = {from + header, g.low, g.high, g.unit, g.top};
-      }
-      found = look(source, shards.block.count);
-      return true;
-    };
-    std::size_t const size = shards.payloads.size();
-    std::size_t begin = 0;
-    for (; begin + most < size; begin += most) {
-      if (!sum_some.template operator()<false>(begin, most)) return false;
-    }
-    return sum_some.template operator()<true>(begin, size - begin);
   }
 
   template <class With>
@@ -301,36 +263,79 @@ class coder {
     bool const is_stochastic = set_.round == rounding::stochastic;
     for (std::size_t at = 0; at < block.count; at += piece) {
       std::size_t const count = std::min(piece, block.count - at);
+      std::byte* const packed = to + code_bytes(at, set_.bits);
+      // Codes of 8 bits need no packing.
+      std::uint8_t* const bytes = set_.bits == 8 ? reinterpret_cast<std::uint8_t*>(packed) : codes;
       float* const lost = residual == nullptr ? nullptr : residual + at;
       if (is_stochastic) With::draw(key, block.tensor_id, block.first + at, count, numbers);
       auto const encode = [&]<bool Centred, bool Stochastic>() {
         unsigned const mask = (1u << set_.bits) - 1u;
         float const* const x = values + at;
         std::size_t const done =
-            With::template encode<Centred, Stochastic>(x, count, g, mask, numbers, codes, lost, next);
+            With::template encode<Centred, Stochastic>(x, count, g, mask, numbers, bytes, lost, next);
         if (done == count) return;
-        reference_loops::encode<Centred, Stochastic>(x + done, count - done, g, mask, numbers + done, codes + done,
+        reference_loops::encode<Centred, Stochastic>(x + done, count - done, g, mask, numbers + done, bytes + done,
                                                      lost == nullptr ? nullptr : lost + done, {});
       };
-      if (set_.is_centred()) {
+      if (set_.is_centred) {
         is_stochastic ? encode.template operator()<true, true>() : encode.template operator()<true, false>();
       } else {
         is_stochastic ? encode.template operator()<false, true>() : encode.template operator()<false, false>();
       }
-      With::pack(codes, count, set_.bits, to + code_bytes(at, set_.bits), end);
+      if (set_.bits == 8) {
+        std::fill(packed + count, packed + code_bytes(count, 8), std::byte{0});
+      } else {
+        With::pack(codes, count, set_.bits, packed, end);
+      }
       next.gradient += count * next.element_bytes;
     }
   }
 
-  template <class With, bool Add, class T>
-  void decode_codes(std::byte const* codes, std::byte const* end, blocks::block const& block, grid const& g,
-                    float scale, T* out) const {
-    auto const decode = [&]<bool Centred>() {
-      std::size_t const done = With::template decode<Centred, Add>(codes, end, block.count, set_.bits, g, scale, out);
-      if (done == block.count) return;
-      reference_loops::decode<Centred, Add>(codes, end, block.count, set_.bits, g, scale, out, done);
+  //! x = or x += scale times the levels of elements `at` to at + count of a block that has numbers.
+  template <bool Add>
+  void levels(received const& block, std::size_t at, std::size_t count, std::byte const* end, float scale,
+              float* x) const {
+    grid const& g = block.levels;
+    std::byte const* const codes = block.codes + code_bytes(at, set_.bits);
+    // The fast loops leave the factor out.
+    g.factor == 1.0f ? levels_by<Loops, Add>(codes, end, count, g, scale, x)
+                     : levels_by<reference_loops, Add>(codes, end, count, g, scale, x);
+  }
+
+  template <class With, bool Add>
+  void levels_by(std::byte const* codes, std::byte const* end, std::size_t count, grid const& g, float scale,
+                 float* x) const {
+    auto const run = [&]<bool Centred>() {
+      std::size_t const done = With::template decode<Centred, Add>(codes, end, count, set_.bits, g, scale, x);
+      if (done == count) return;
+      reference_loops::decode<Centred, Add>(codes, end, count, set_.bits, g, scale, x, done);
     };
-    set_.is_centred() ? decode.template operator()<true>() : decode.template operator()<false>();
+    set_.is_centred ? run.template operator()<true>() : run.template operator()<false>();
+  }
+
+  //! Sums the elements from `begin` on. False where a payload has no numbers.
+  [[gnu::noinline]] bool sum_rest(blocks::shards const& shards, std::size_t begin, float* x) const {
+    blocks::block const& block = shards.block;
+    bool all_finite = true;
+    bool first = true;
+    for (std::byte const* const payload : shards.payloads) {
+      received const one = read_block(set_, payload + block.payload, block);
+      all_finite = all_finite && one.finite;
+      auto const add = [&]<bool Centred>() {
+        first ? reference_loops::decode<Centred, false>(one.codes, nullptr, block.count, set_.bits, one.levels, 1.0f, x,
+                                                        begin)
+              : reference_loops::decode<Centred, true>(one.codes, nullptr, block.count, set_.bits, one.levels, 1.0f, x,
+                                                       begin);
+      };
+      set_.is_centred ? add.template operator()<true>() : add.template operator()<false>();
+      first = false;
+    }
+    return all_finite;
+  }
+
+  [[gnu::noinline]] void write_spoiled(std::size_t count, std::byte* to) const {
+    std::memset(to, 0, bytes(count));
+    write_header(std::bit_cast<float>(spoiled_bits), std::bit_cast<float>(spoiled_bits), to);
   }
 
   void write_header(float low, float high, std::byte* to) const {
@@ -341,31 +346,6 @@ class coder {
       minmax_header const header{low, high};
       std::memcpy(to, &header, sizeof header);
     }
-  }
-
-  extent read(std::byte const* from, blocks::block const& block) const {
-    std::size_t const used = block.count * set_.bits % 32;
-    std::uint32_t last = 0;
-    if (used != 0) std::memcpy(&last, from + bytes(block.count) - sizeof last, sizeof last);
-    if (used != 0 && last >> used != 0)
-      blocks::corrupt("quant", "has code bits behind its last element", block.payload);
-    if (set_.scale == scaling::absmax) {
-      absmax_header header;
-      std::memcpy(&header, from, sizeof header);
-      auto const bits = std::bit_cast<std::uint32_t>(header.absmax);
-      if (bits >= 0x7f800000u && bits != spoiled_bits) {
-        blocks::corrupt("quant", "has a maximum that is negative or infinite", block.payload);
-      }
-      return {0.0f - header.absmax, header.absmax, bits != spoiled_bits};
-    }
-    minmax_header header;
-    std::memcpy(&header, from, sizeof header);
-    bool const spoiled = std::bit_cast<std::uint32_t>(header.min) == spoiled_bits &&
-                         std::bit_cast<std::uint32_t>(header.max) == spoiled_bits;
-    if (!spoiled && !(finite(header.min) && finite(header.max) && header.min <= header.max)) {
-      blocks::corrupt("quant", "has a minimum over its maximum, or an infinite one", block.payload);
-    }
-    return {header.min, header.max, !spoiled};
   }
 
   settings set_;

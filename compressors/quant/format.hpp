@@ -60,16 +60,15 @@ class extent {
   std::uint64_t bits_;
 };
 
-//! The levels of a block, in numbers multiplied by `factor`, a power of two that keeps what follows from overflow and
-//! from subnormal numbers. Codes are q = −top … top, level q·unit (absmax with 2 bits and more: "centred"), or
-//! q = 0 … top, level low + q·unit. The levels at both ends are exactly low and high.
+//! The levels of a block. Codes are q = −top … top, level q·unit (absmax with 2 bits and more: "centred"), or
+//! q = 0 … top, level low + q·unit. The levels at both ends are exactly low and high. `unit` is that of numbers
+//! multiplied by `factor`, a power of two that keeps the arithmetic from overflow and from subnormal numbers.
 struct grid {
   float factor;
   float low;
   float high;
   float unit;
   float top;
-  extent ends;  //!< without the factor, under which a small end can vanish beside a huge one
 };
 
 //! absmax with one bit has no room for a zero: its two levels are −max|x| and max|x|, a grid from low to high.
@@ -85,32 +84,32 @@ struct grid {
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) & 0x7fffffffu);
 }
 
-//! Next float above x ≥ 0.
-[[nodiscard]] GW_HD constexpr float above(float x) noexcept {
-  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) + 1u);
+[[nodiscard]] GW_HD constexpr float factor_for(float most) noexcept {
+  // Nearly all blocks have 2^-64 ≤ most < 2^64, which one comparison of bits tells.
+  constexpr std::uint32_t least = std::bit_cast<std::uint32_t>(0x1p-64f);
+  constexpr std::uint32_t range = std::bit_cast<std::uint32_t>(0x1p64f) - least;
+  if (std::bit_cast<std::uint32_t>(most) - least < range) return 1.0f;
+  return most >= 0x1p64f ? 0x1p-64f : (most > 0.0f ? 0x1p64f : 1.0f);
 }
 
-[[nodiscard]] [[gnu::always_inline]] GW_HD constexpr grid make_grid(extent range, scaling scale,
-                                                                    unsigned bits) noexcept {
-  float const most =
-      magnitude(range.low()) < magnitude(range.high()) ? magnitude(range.high()) : magnitude(range.low());
-  float const factor = most >= 0x1p64f ? 0x1p-64f : (most < 0x1p-64f && most > 0.0f ? 0x1p64f : 1.0f);
-  float const low = range.low() * factor;
-  float const high = range.high() * factor;
-  float const top = static_cast<float>(top_code(scale, bits));
-  if (centred(scale, bits)) {
-    // With top·unit ≥ high the clamp of level() gives the ends exactly.
-    float const quotient = high / top;
-    float const unit = quotient * top < high ? above(quotient) : quotient;
-    return {factor, low, high, unit, top, range};
-  }
-  float const span = high - low;
-  return {factor, low, high, span / top, top, range};
+//! `top`: top_code() as a number.
+[[nodiscard]] [[gnu::always_inline]] GW_HD constexpr grid make_grid(float low, float high, bool is_centred,
+                                                                    float top) noexcept {
+  float const most = is_centred || magnitude(low) < magnitude(high) ? magnitude(high) : magnitude(low);
+  float const factor = factor_for(most);
+  if (!is_centred) return {factor, low, high, (high * factor - low * factor) / top, top};
+  // The next float above the quotient where top·unit < high, so that the clamp of level() gives the ends exactly. No
+  // branch, which would depend on the last bits of the numbers.
+  float const end = high * factor;
+  float const quotient = end / top;
+  auto const above = static_cast<std::uint32_t>(quotient * top < end);
+  return {factor, low, high, std::bit_cast<float>(std::bit_cast<std::uint32_t>(quotient) + above), top};
 }
 
 //! 1/unit, to encode with, taken from the ends so that they get the codes at the ends.
 [[nodiscard]] GW_HD constexpr float inverse(grid const& g, bool is_centred) noexcept {
-  float const span = is_centred ? g.high : g.high - g.low;
+  float const high = g.high * g.factor;
+  float const span = is_centred ? high : high - g.low * g.factor;
   return span > 0.0f ? g.top / span : 0.0f;
 }
 
@@ -137,27 +136,26 @@ inline constexpr std::size_t elements_per_random_block = 8;
 
 [[nodiscard]] GW_HD constexpr std::int32_t code_nearest(grid const& g, bool is_centred, float x) noexcept {
   float const scaled = x * g.factor;
-  return nearest((is_centred ? scaled : scaled - g.low) * inverse(g, is_centred));
+  return nearest((is_centred ? scaled : scaled - g.low * g.factor) * inverse(g, is_centred));
 }
 
 [[nodiscard]] GW_HD constexpr std::int32_t code_stochastic(grid const& g, bool is_centred, float x,
                                                            std::uint32_t number) noexcept {
   float const scaled = x * g.factor;
-  float const fixed = (is_centred ? scaled : scaled - g.low) * (inverse(g, is_centred) * random_scale);
+  float const fixed = (is_centred ? scaled : scaled - g.low * g.factor) * (inverse(g, is_centred) * random_scale);
   return (nearest(fixed) + static_cast<std::int32_t>(number)) >> random_bits;
 }
 
 //! What a receiver makes of a code.
 [[nodiscard]] GW_HD constexpr float level(grid const& g, bool is_centred, std::int32_t code) noexcept {
   float const q = static_cast<float>(code);
+  // Without the factor, under which a small end can vanish beside a huge one.
+  if (!is_centred && q == 0.0f) return g.low;
+  if (!is_centred && q == g.top) return g.high;
+  float const low = g.low * g.factor;
+  float const high = g.high * g.factor;
   float value = q * g.unit;
-  if (is_centred) {
-    value = value < g.low ? g.low : (g.high < value ? g.high : value);
-  } else {
-    if (q == 0.0f) return g.ends.low();
-    if (q == g.top) return g.ends.high();
-    value = g.low + value;
-  }
+  value = is_centred ? (value < low ? low : (high < value ? high : value)) : low + value;
   return value * (1.0f / g.factor);
 }
 
