@@ -57,8 +57,9 @@ bench: setup ## micro-benchmarks of every codec function, one core, 64 MiB; buil
 .PHONY: lint
 lint: ## formatting, static analysis and the architecture checks
 	@scripts/setup.sh build lint
-	@[ -f build/build.ninja ] || { mkdir -p build; $(call configure,release,build/configure-release); }
-	@scripts/lint.sh
+	@mkdir -p build
+	@$(call configure,lint,build/configure-lint)
+	@scripts/lint.sh build/lint
 
 .PHONY: install
 install: setup ## install library, headers, CMake package and program under PREFIX
