@@ -54,6 +54,15 @@ bench: setup ## micro-benchmarks of every codec function, one core, 64 MiB; buil
 	$(call build,release,build,--target gradwire_bench)
 	@build/bench/gradwire_bench --json build/bench/bench.jsonl
 
+.PHONY: lab
+lab: ## methods against dense over shaped links, in network namespaces (root); build/lab/lab.jsonl
+# Anyone else is told why it is skipped, which takes no build.
+ifeq ($(shell id -u),0)
+	@scripts/setup.sh build lab
+	$(call build,release,build,--target gradwire_program)
+endif
+	@bench/lab/run.sh
+
 .PHONY: lint
 lint: ## formatting, static analysis and the architecture checks
 	@scripts/setup.sh build lint

@@ -1,5 +1,6 @@
 #include "overlap/model.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <numeric>
@@ -70,6 +71,10 @@ model::model(std::vector<parameter> parameters, reducer_options const& options) 
   for (dtype const type : {dtype::f32, dtype::f16, dtype::bf16}) {
     arenas_[arena_index(type)] = zeros(used[arena_index(type)] * size_of(type), options.on.memory);
   }
+  // A reduction with feedback wants a residual, also of parameters that are all empty: one element that nobody uses.
+  bool const feedback = std::any_of(parameters_.begin(), parameters_.end(),
+                                    [](placed_parameter const& each) { return each.method.error_feedback; });
+  if (feedback) residuals = std::max<std::size_t>(residuals, 1);
   residuals_ = zeros(residuals * sizeof(float), options.on.memory);
 }
 

@@ -136,31 +136,43 @@ class gloo_communicator final : public host_communicator {
  private:
   void connect(clock::time_point deadline) {
     without_sigpipe const quiet;
-    context_ = std::make_shared<gloo::rendezvous::Context>(static_cast<int>(rank()), static_cast<int>(size()));
-    // While connecting, Gloo waits for five times the context's timeout.
-    context_->setTimeout(std::max(milliseconds{1}, timeout() / 5));
-    gloo_store store{*node_.shared, group_, deadline};
     try {
-      context_->connectFullMesh(store, node_.device);
+      for (std::size_t way = 0; way < ways_.size(); ++way) {
+        auto const made =
+            std::make_shared<gloo::rendezvous::Context>(static_cast<int>(rank()), static_cast<int>(size()));
+        // While connecting, Gloo waits for five times the context's timeout.
+        made->setTimeout(std::max(milliseconds{1}, timeout() / 5));
+        gloo_store store{*node_.shared, group_ + "/" + std::to_string(way), deadline};
+        made->connectFullMesh(store, node_.device);
+        made->setTimeout(timeout());
+        ways_[way] = made;
+      }
     } catch (error const& why) {
       throw error{why.code(), "connecting the ranks: " + std::string{why.what()}};
     } catch (std::exception const& why) {
       throw verdict_->find(clock::now() >= deadline ? ending::timed_out : ending::broken, "the start of the group",
                            without_origin(why.what()));
     }
-    context_->setTimeout(timeout());
   }
 
-  // Ends every wait of this context, on this rank and, as their connections close, on its peers: what Gloo does when a
-  // wait runs out. Any thread may call it.
+  // What goes to a higher rank has connections of its own. With one for both ways, Gloo's thread, woken by what comes
+  // in, finds the connection locked by the thread that is writing to it, and polls until that is done: half of its time
+  // where both share a core. bench/lab, no shaping, quant(bits=4)+via(two_shot) on 100 MB: 75 ms instead of 120 (AMD
+  // EPYC, a core a rank, 2026-11-30). And the news that this rank can receive would stand behind what it sends.
+  gloo::Context& way(std::size_t from, std::size_t to) { return *ways_[from < to ? 1 : 0]; }
+
+  // Ends every wait of these contexts, on this rank and, as their connections close, on its peers: what Gloo does when
+  // a wait runs out. Any thread may call it.
   void spoil() noexcept {
     without_sigpipe const quiet;
     std::scoped_lock const lock{spoil_mutex_};
     if (std::exchange(spoiled_, true)) return;
-    try {
-      std::byte nothing{};
-      context_->createUnboundBuffer(&nothing, 1)->waitRecv(milliseconds{1});
-    } catch (std::exception const&) {  // the wait that runs out
+    for (auto const& each : ways_) {
+      try {
+        std::byte nothing{};
+        each->createUnboundBuffer(&nothing, 1)->waitRecv(milliseconds{1});
+      } catch (std::exception const&) {  // the wait that runs out
+      }
     }
   }
 
@@ -190,11 +202,11 @@ class gloo_communicator final : public host_communicator {
     std::vector<std::unique_ptr<gloo::transport::UnboundBuffer>> incoming;
     std::vector<std::unique_ptr<gloo::transport::UnboundBuffer>> outgoing;
     for (auto const& each : receives) {
-      incoming.push_back(context_->createUnboundBuffer(each.data, each.bytes));
+      incoming.push_back(way(each.peer, rank()).createUnboundBuffer(each.data, each.bytes));
       incoming.back()->recv(static_cast<int>(each.peer), each.slot);
     }
     for (auto const& each : sends) {
-      outgoing.push_back(context_->createUnboundBuffer(each.data, each.bytes));
+      outgoing.push_back(way(rank(), each.peer).createUnboundBuffer(each.data, each.bytes));
       outgoing.back()->send(static_cast<int>(each.peer), each.slot);
     }
     for (auto const& buffer : incoming) buffer->waitRecv(left_until(deadline));
@@ -262,7 +274,7 @@ class gloo_communicator final : public host_communicator {
     if (count == 0) return;
     auto const name = "all_reduce #" + std::to_string(number) + ", " + to_text(inout.type, op, count);
     attempt(name, [&](clock::time_point deadline) {
-      gloo::AllreduceOptions options{context_};
+      gloo::AllreduceOptions options{ways_[0]};
       options.setAlgorithm(gloo::AllreduceOptions::Algorithm::RING);
       if (inout.type == dtype::f32) {
         options.setOutput(static_cast<float*>(inout.data), count);
@@ -352,7 +364,7 @@ class gloo_communicator final : public host_communicator {
   node node_;
   std::string group_;
   std::vector<std::size_t> members_;
-  std::shared_ptr<gloo::rendezvous::Context> context_;
+  std::array<std::shared_ptr<gloo::rendezvous::Context>, 2> ways_;  // see way()
   std::optional<verdict> verdict_;
   std::atomic<bool> aborted_ = false;
   std::mutex spoil_mutex_;

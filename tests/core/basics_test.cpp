@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -19,10 +20,12 @@ namespace {
 class counting_resource final : public std::pmr::memory_resource {
  public:
   std::size_t out = 0;
+  std::size_t largest_alignment = 0;
 
  private:
   void* do_allocate(std::size_t bytes, std::size_t alignment) override {
     out += bytes;
+    largest_alignment = std::max(largest_alignment, alignment);
     return std::pmr::new_delete_resource()->allocate(bytes, alignment);
   }
   void do_deallocate(void* data, std::size_t bytes, std::size_t alignment) override {
@@ -33,7 +36,7 @@ class counting_resource final : public std::pmr::memory_resource {
 };
 
 TEST(Buffer, IsAlignedAndHasTheSizeAskedFor) {
-  for (std::size_t const bytes : {1U, 63U, 64U, 65U, 4097U}) {
+  for (std::size_t const bytes : {1U, 63U, 64U, 65U, 4097U, 4U << 20, (4U << 20) + 1, 9'000'001U}) {
     buffer memory{bytes};
     EXPECT_EQ(memory.size(), bytes);
     EXPECT_EQ(memory.bytes().size(), bytes);
@@ -41,6 +44,13 @@ TEST(Buffer, IsAlignedAndHasTheSizeAskedFor) {
     std::memset(memory.data(), 7, bytes);
     EXPECT_EQ(memory.as<float>().size(), bytes / 4);
   }
+}
+
+TEST(Buffer, OfMegabytesBeginsAtAHugePageUnlessTheMemoryIsTheCallers) {
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer{4U << 20}.data()) % (2U << 20), 0U);
+  counting_resource memory;
+  { buffer const given{4U << 20, &memory}; }
+  EXPECT_EQ(memory.largest_alignment, 64U);
 }
 
 TEST(Buffer, OfNothingHoldsNothing) {

@@ -101,6 +101,21 @@ TEST_F(Cli, SweepOfRawCollectivesTakesNoSpecs) {
   EXPECT_NE(err().find("all_reduce"), std::string::npos) << err();
 }
 
+TEST_F(Cli, SweepCountsWhatAnInterfaceSends) {
+  if (!has_gloo()) GTEST_SKIP() << "a build without Gloo";
+  if (!std::filesystem::exists("/sys/class/net/lo")) GTEST_SKIP() << "no loopback interface to count";
+  ASSERT_EQ(run({"sweep", "--spec", "onebit+ef", "--min-bytes", "1M", "--max-bytes", "1M", "--iters", "3", "--warmup",
+                 "1", "--count-interface", "lo", "--json", "-", "--quiet"}),
+            0)
+      << err();
+  auto const lines = read_json_lines(folder_ / "out");
+  ASSERT_EQ(lines.size(), 2U) << out();
+  for (auto const& line : lines) {  // both ranks send over this one, and others may
+    ASSERT_TRUE(line.contains("interface_bytes")) << line.dump();
+    EXPECT_GE(line["interface_bytes"].get<std::size_t>(), 2 * line["wire_bytes"].get<std::size_t>()) << line.dump();
+  }
+}
+
 TEST_F(Cli, SweepRefusesNonsenseInOneLine) {
   struct {
     std::vector<std::string> arguments;
@@ -116,6 +131,7 @@ TEST_F(Cli, SweepRefusesNonsenseInOneLine) {
                   {{"--ranks", "0"}, "--ranks"},
                   {{"--transport", "pigeon"}, "inproc"},
                   {{"--iters", "0"}, "--iters"},
+                  {{"--count-interface", "no/such"}, "--count-interface"},
                   {{"--out", "/dev/null/x", "--max-bytes", "8"}, "/dev/null/x"}};
   for (auto const& one : cases) {
     std::vector<std::string> arguments{"sweep", "--transport", "inproc"};

@@ -21,9 +21,10 @@ using sizes = std::initializer_list<std::size_t>;
 
 constexpr std::chrono::seconds timeout{60};
 
-case_result measured(std::string const& text, std::size_t ranks, std::size_t count, dtype type = dtype::f32) {
+case_result measured(std::string const& text, std::size_t ranks, std::size_t count, dtype type = dtype::f32,
+                     bool overlap = false) {
   case_result result;
-  measure_options const options{.type = type, .iterations = 2, .warmup = 1, .seed = 11};
+  measure_options const options{.type = type, .iterations = 2, .warmup = 1, .seed = 11, .overlap = overlap};
   run_ranks(
       ranks,
       [&](communicator& comm) {
@@ -56,6 +57,20 @@ TEST(MeasureAllReduce, ChecksNarrowGradients) {
       }
     }
   }
+}
+
+TEST(MeasureAllReduce, FindsNoWrongElementThroughTheReducer) {
+  for (dtype const type : {dtype::f32, dtype::bf16}) {
+    for (char const* text : {"none", "bf16", "onebit", "onebit+ef+via(two_shot)", "quant(bits=4)+via(two_shot)",
+                             "quant(bits=3,round=stochastic)", "topk(ratio=0.01)+ef"}) {
+      for (std::size_t const count : sizes{0, 1, 5001, 1'200'000}) {  // the last one: more than one chunk of f32
+        case_result const one = measured(text, 2, count, type, true);
+        EXPECT_EQ(one.wrong, 0U) << text << ", " << count << " elements of " << to_string(type);
+        EXPECT_TRUE(one.overlap);
+      }
+    }
+  }
+  EXPECT_EQ(measured("onebit+via(two_shot)", 2, 2'097'152, dtype::f32, true).wire_bytes, 2048U * 132U);
 }
 
 TEST(MeasureAllReduce, GivesTheErrorThatTheoryGives) {

@@ -73,6 +73,13 @@ void add_options(CLI::App& command, sweep::sweep_options& options) {
       ->capture_default_str()
       ->check(CLI::Range(0, 1'000'000));
   command.add_option("--seed", options.seed, "of inputs and random numbers")->type_name("K")->capture_default_str();
+  command.add_flag("--overlap", options.overlap,
+                   "average through the reducer: in chunks, whose encoding, sending and decoding overlap; dense (none) "
+                   "stays one all-reduce of the transport");
+  command
+      .add_option("--count-interface", options.counted_interface,
+                  "also record interface_bytes: what this network interface, by the kernel's count, sent in a call")
+      ->type_name("NAME");
   command.add_option("--out", options.out, "write results.jsonl and sweep.html there")->type_name("DIR");
   // Not for people: the worlds of a sweep over processes are started with it.
   command.add_option("--part", options.part)->group("");

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include <gradwire/buffer.hpp>
+#include <gradwire/reducer.hpp>
 #include <gradwire/reduction.hpp>
 
 #include "program/sweep/inputs.hpp"
@@ -30,9 +32,15 @@ class averaging {
         model_{method, how_->name(), comm.size(), count, options.type, comm.rank(), comm.size()},
         key_{options.seed, 0},
         input_{count * size_of(options.type)},
-        gradient_{count * size_of(options.type)},
-        residual_(method.error_feedback ? std::max<std::size_t>(count, 1) : 0),
-        feedback_{method.error_feedback} {}
+        feedback_{method.error_feedback} {
+    if (options.overlap) {
+      make_reducer(method);
+      return;
+    }
+    memory_ = buffer{input_.size()};
+    gradient_ = memory_.bytes();
+    if (feedback_) residual_.resize(std::max<std::size_t>(count, 1));
+  }
 
   case_result run() {
     gaussian_input const gaussian{options_.seed, options_.type};
@@ -63,12 +71,26 @@ class averaging {
   }
 
  private:
+  // One bucket, whatever the size; two dimensions, as reducers keep vectors dense.
+  void make_reducer(spec const& method) {
+    std::size_t const bytes = std::max<std::size_t>(input_.size(), 1);
+    reducer_.emplace(comm_, std::vector<parameter>{{.name = "gradient", .shape = {1, count_}, .type = options_.type}},
+                     reducer_options{.method = method,
+                                     .min_numel = 0,
+                                     .first_bucket_bytes = bytes,
+                                     .bucket_bytes = bytes,
+                                     .seed = options_.seed});
+    gradient_ = {static_cast<std::byte*>(reducer_->gradient(0)), input_.size()};
+    reducer_->synchronize();  // step 0, of zeros: only in their first one do reducers agree on the order of buckets
+  }
+
   void use(input_source const& input) { fill_elements(input, comm_.rank(), 0, count_, {input_.data(), options_.type}); }
   void load() {
     if (count_ != 0) std::memcpy(gradient_.data(), input_.data(), input_.size());
   }
   void call() {
     ++key_.step;
+    if (reducer_) return reducer_->synchronize();
     all_reduce_mean(*how_, {},
                     {.gradient = {gradient_.data(), options_.type},
                      .residual = feedback_ ? residual_.data() : nullptr,
@@ -77,8 +99,7 @@ class averaging {
   // Elements that differ from rank 0's, over all ranks.
   std::size_t disagreeing() {
     std::size_t sum = 0;
-    for (std::size_t const each :
-         gather(comm_, replace_by_first_ranks(comm_, gradient_.bytes(), size_of(options_.type))))
+    for (std::size_t const each : gather(comm_, replace_by_first_ranks(comm_, gradient_, size_of(options_.type))))
       sum += each;
     return sum;
   }
@@ -99,11 +120,13 @@ class averaging {
     done.transport = comm_.transport();
     done.reduction = how_->name();
     done.type = options_.type;
+    done.overlap = options_.overlap;
     done.ranks = comm_.size();
     done.count = count_;
     done.iterations = time.iterations;
     done.time_us = time.p50_us;
     done.p99_us = time.p99_us;
+    done.interface_bytes = time.interface_bytes;
     done.wire_bytes = *std::max_element(all_sent.begin(), all_sent.end());
     if (count_ != 0) done.nmse = nmse;
     done.wrong = wrong;
@@ -118,8 +141,10 @@ class averaging {
   reduction_model model_;
   random_key key_;
   buffer input_;
-  buffer gradient_;
+  buffer memory_;
   std::vector<float> residual_;
+  std::optional<reducer> reducer_;  // brings a gradient and a residual of its own
+  std::span<std::byte> gradient_;
   bool feedback_;
   std::size_t differing_ = 0;
 };

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 
 #include <gradwire/communicator.hpp>
 #include <gradwire/dtype.hpp>
@@ -19,6 +20,9 @@ struct measure_options {
   std::optional<std::size_t> iterations;
   std::size_t warmup = 3;  //!< calls before; cut short once they took half a second, unless iterations are given
   std::uint64_t seed = 1;  //!< of inputs and random numbers
+  //! Through the reducer: in chunks whose encoding, sending and decoding overlap. Else one stage after the other.
+  bool overlap = false;
+  std::string counted_interface{};  //!< network interface whose bytes are counted during the timed calls; empty: none
 };
 
 //! Averages `count` elements with `method`, times it and checks every element on every rank (see reduction_model).

@@ -142,6 +142,7 @@ case_result measure_raw(communicator& comm, collective_kind kind, std::size_t co
   done.iterations = time.iterations;
   done.time_us = time.p50_us;
   done.p99_us = time.p99_us;
+  done.interface_bytes = time.interface_bytes;
   done.wire_bytes = *std::max_element(sent.begin(), sent.end());
   done.wrong = std::accumulate(wrong.begin(), wrong.end(), std::size_t{0});
   return done;

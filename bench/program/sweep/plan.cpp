@@ -113,8 +113,10 @@ void run_plan(communicator& comm, sweep_plan const& plan, std::function<void(cas
       if (first) skipped({label, *reason});
       continue;
     }
+    measure_options options = plan.options;
+    if (is_baseline({how, label})) options.overlap = false;
     for (std::size_t const count : plan.counts) {
-      case_result result = measure_all_reduce(comm, how, count, plan.options);
+      case_result result = measure_all_reduce(comm, how, count, options);
       result.spec = label;
       if (first) done(result);
     }

@@ -79,6 +79,7 @@ record to_record(case_result const& result) {
               {"spec", result.spec},
               {"canonical", result.canonical},
               {"dtype", to_string(result.type)},
+              {"overlap", result.overlap},
               {"ranks", result.ranks},
               {"count", result.count},
               {"bytes", result.bytes()},
@@ -92,6 +93,7 @@ record to_record(case_result const& result) {
               {"ratio", or_null(result.ratio())},
               {"nmse", or_null(result.nmse)},
               {"wrong", result.wrong}};
+  if (result.interface_bytes) line["interface_bytes"] = *result.interface_bytes;
   if (!result.note().empty()) line["note"] = result.note();
   return line;
 }
@@ -104,12 +106,14 @@ case_result from_record(record const& line) {
   result.spec = field<std::string>(line, "spec");
   result.canonical = field<std::string>(line, "canonical");
   result.type = parse_dtype(field<std::string>(line, "dtype"));
+  result.overlap = field<bool>(line, "overlap");
   result.ranks = field<std::size_t>(line, "ranks");
   result.count = field<std::size_t>(line, "count");
   result.iterations = field<std::size_t>(line, "iterations");
   result.time_us = field<double>(line, "time_us");
   result.p99_us = field<double>(line, "p99_us");
   result.wire_bytes = field<std::size_t>(line, "wire_bytes");
+  if (line.contains("interface_bytes")) result.interface_bytes = field<std::size_t>(line, "interface_bytes");
   if (line.contains("nmse") && !line["nmse"].is_null()) result.nmse = field<double>(line, "nmse");
   result.wrong = field<std::size_t>(line, "wrong");
   return result;

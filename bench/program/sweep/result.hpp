@@ -21,12 +21,14 @@ struct case_result {
   std::string spec;       //!< as it was written
   std::string canonical;  //!< with every key that has a value
   dtype type = dtype::f32;
+  bool overlap = false;  //!< through the reducer
   std::size_t ranks = 1;
   std::size_t count = 0;  //!< elements; of the whole array for the collectives that split it
   std::size_t iterations = 0;
   double time_us = 0;  //!< p50 over the iterations of the slowest rank's time
   double p99_us = 0;
-  std::size_t wire_bytes = 0;  //!< that the busiest rank sent in one call, counted by the communicator
+  std::size_t wire_bytes = 0;                  //!< that the busiest rank sent in one call, counted by the communicator
+  std::optional<std::size_t> interface_bytes;  //!< that its network interface sent in one, where it was counted
   std::optional<double> nmse;  //!< of the first call; empty where nothing is rounded or there is nothing
   std::size_t wrong = 0;
 

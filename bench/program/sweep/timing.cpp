@@ -7,6 +7,7 @@
 #include <gradwire/buffer.hpp>
 
 #include "program/common/interrupt.hpp"
+#include "program/sweep/interface_counter.hpp"
 
 namespace gradwire::program::sweep {
 namespace {
@@ -25,7 +26,8 @@ double timed_call(communicator& comm, std::function<void()> const& prepare, std:
   return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
 }
 
-double slowest(communicator& comm, double value) {
+template <class T>
+T largest(communicator& comm, T value) {
   auto const all = gather(comm, value);
   return *std::max_element(all.begin(), all.end());
 }
@@ -38,7 +40,7 @@ timing time_calls(communicator& comm, measure_options const& options, std::funct
   double warmup_us = 0;
   double last_us = 0;
   for (std::size_t i = 0; i < options.warmup && (fixed || warmup_us < warmup_budget_us); ++i) {
-    last_us = slowest(comm, timed_call(comm, prepare, call));
+    last_us = largest(comm, timed_call(comm, prepare, call));
     warmup_us += last_us;
   }
   std::size_t iterations = most_iterations;
@@ -49,16 +51,26 @@ timing time_calls(communicator& comm, measure_options const& options, std::funct
                                   static_cast<double>(most_iterations));
     iterations = static_cast<std::size_t>(fit);
   }
+  std::optional<interface_counter> counter;
+  if (!options.counted_interface.empty()) counter.emplace(options.counted_interface);
   std::vector<double> times;
   times.reserve(iterations);
+  std::uint64_t const sent_before = counter ? counter->sent() : 0;
   for (std::size_t i = 0; i < iterations; ++i) times.push_back(timed_call(comm, prepare, call));
+  std::optional<std::size_t> interface_bytes;
+  if (counter) {
+    // A call ends when this rank has all it waits for; what it sent may still stand in a queue of the system. Once the
+    // other ranks are past their calls, it is out.
+    comm.barrier({}).wait();
+    interface_bytes = largest(comm, (counter->sent() - sent_before) / iterations);
+  }
 
   std::size_t const bytes = iterations * sizeof(double);
   std::vector<double> all(iterations * comm.size());
   std::vector<std::size_t> const sizes(comm.size(), bytes);
   comm.all_gather(std::as_bytes(std::span{times}), std::as_writable_bytes(std::span{all}), sizes, {}).wait();
   for (std::size_t i = 0; i < all.size(); ++i) times[i % iterations] = std::max(times[i % iterations], all[i]);
-  return {iterations, percentile(times, 50), percentile(times, 99)};
+  return {iterations, percentile(times, 50), percentile(times, 99), interface_bytes};
 }
 
 std::size_t replace_by_first_ranks(communicator& comm, std::span<std::byte> mine, std::size_t width) {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -16,6 +17,8 @@ struct timing {
   std::size_t iterations = 0;
   double p50_us = 0;
   double p99_us = 0;
+  //! That the interface of the busiest rank sent in a timed call and the barrier before it: the mean over calls.
+  std::optional<std::size_t> interface_bytes;
 };
 
 //! Runs `call` warm-up and timed times; before each, `prepare` (not timed) and a barrier. An iteration takes as long as

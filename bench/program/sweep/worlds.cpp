@@ -18,6 +18,7 @@
 
 #include "program/common/interrupt.hpp"
 #include "program/common/ranks.hpp"
+#include "program/sweep/interface_counter.hpp"
 #include "program/sweep/plan.hpp"
 #include "program/sweep/reporter.hpp"
 
@@ -63,14 +64,17 @@ std::vector<std::string> reductions_of(sweep_options const& options) {
 sweep_plan make_plan(sweep_options const& options) {
   sweep_plan plan;
   plan.collective = parse_collective(options.collective);
-  plan.options = {parse_dtype(options.type), options.iterations, options.warmup, options.seed};
+  plan.options = {parse_dtype(options.type), options.iterations,       options.warmup, options.seed,
+                  options.overlap,           options.counted_interface};
+  if (!options.counted_interface.empty())
+    static_cast<void>(interface_counter{options.counted_interface});  // refused before ranks start
   plan.counts = sweep_counts(parse_bytes(options.min_bytes, "--min-bytes"),
                              parse_bytes(options.max_bytes, "--max-bytes"), options.factor, plan.options.type);
   if (plan.collective == collective_kind::all_reduce) {
     plan.methods = sweep_methods(specs_of(options), reductions_of(options));
-  } else if (!options.specs.empty() || !options.reductions.empty()) {
+  } else if (!options.specs.empty() || !options.reductions.empty() || options.overlap) {
     throw program_error{
-        fmt::format("--collective {} moves raw bytes: leave --spec and --reduction out, or use "
+        fmt::format("--collective {} moves raw bytes: leave --spec, --reduction and --overlap out, or use "
                     "all_reduce, the one collective that averages",
                     options.collective)};
   }
@@ -107,6 +111,8 @@ std::vector<std::string> part_arguments(sweep_options const& options, std::files
   if (options.iterations) give("--iters", std::to_string(*options.iterations));
   give("--warmup", std::to_string(options.warmup));
   give("--seed", std::to_string(options.seed));
+  if (options.overlap) line.emplace_back("--overlap");
+  if (!options.counted_interface.empty()) give("--count-interface", options.counted_interface);
   give("--timeout", fmt::format("{}", static_cast<double>(options.timeout_ms) / 1000));
   if (options.output.json == "-") give("--json", "-");  // so that rows go to standard error
   if (options.output.quiet) line.emplace_back("--quiet");
@@ -125,7 +131,10 @@ void require_equal_plans(communicator& comm, sweep_plan const& plan) {
       {"sizes", fmt::format("{}", fmt::join(plan.counts, " "))},
       {"--iters", plan.options.iterations ? std::to_string(*plan.options.iterations) : "unset"},
       {"--warmup", std::to_string(plan.options.warmup)},
-      {"--seed", std::to_string(plan.options.seed)}};
+      {"--seed", std::to_string(plan.options.seed)},
+      {"--overlap", plan.options.overlap ? "set" : "unset"},
+      {"--count-interface",
+       plan.options.counted_interface.empty() ? "unset" : "set"}};  // machines may name theirs differently
   require_equal_configuration(comm, fields);
 }
 

@@ -27,6 +27,8 @@ struct sweep_options {
   std::optional<std::size_t> iterations;
   std::size_t warmup = 3;
   std::uint64_t seed = 1;
+  bool overlap = false;
+  std::string counted_interface;  //!< whose bytes are counted; empty: none
   std::string out;
   std::string part;  //!< set in the ranks of one world of a larger sweep: the file that rank 0 leaves its records in
   std::size_t timeout_ms = static_cast<std::size_t>(default_timeout.count());
