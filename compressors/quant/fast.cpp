@@ -129,7 +129,7 @@ struct loops : gradwire::HWY_NAMESPACE::conversions {
     std::size_t i = 0;
     for (; i + group <= count; i += group) {
       if (i % 32 == 0) {
-        if (next.gradient != nullptr) prefetch(next, i);
+        prefetch(next, i);
         if (residual != nullptr) prefetch(residual, i + count);
       }
       u32_vector code[abreast];
