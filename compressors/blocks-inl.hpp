@@ -131,6 +131,7 @@ HWY_INLINE void prefetch(T const* from, std::size_t i) {
   hwy::Prefetch(from + i + 16);
 }
 HWY_INLINE void prefetch(blocks::upcoming next, std::size_t i) {
+  if (next.gradient == nullptr) return;
   hwy::Prefetch(next.gradient + i * next.element_bytes);
   hwy::Prefetch(next.gradient + (i + 16) * next.element_bytes);
 }

@@ -34,8 +34,12 @@ inline constexpr std::size_t piece = 1024;
   return header;
 }
 
-//! A source: scale·ΣD + residual (null: none) over one block of several payloads. An element goes to `sums` when it is
-//! looked at.
+//! Payloads whose sums are few enough to be looked up.
+inline constexpr std::size_t few = 4;
+
+//! A source: scale·ΣD + residual (null: none) over one block of several payloads, of `few` and less or of more. An
+//! element goes to `sums` when it is looked at.
+template <bool Few>
 struct summed {
   std::span<std::byte const* const> payloads;
   std::size_t offset;  //!< of the block in each payload
@@ -134,8 +138,11 @@ class coder {
         return;
       }
     }
-    summed const source{parts.payloads, block.payload, block.count, scale, residual, sums};
-    encode(source, sums, block, key, to, end, residual, {});
+    auto const encode_sums = [&]<bool Few>() {
+      summed<Few> const source{parts.payloads, block.payload, block.count, scale, residual, sums};
+      encode(source, sums, block, key, to, end, residual, {});
+    };
+    parts.payloads.size() <= few ? encode_sums.template operator()<true>() : encode_sums.template operator()<false>();
   }
 
   template <bool Add, class T>

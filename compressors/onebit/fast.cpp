@@ -34,11 +34,9 @@ HWY_INLINE void store_signs(f32_vector const (&x)[vectors], std::byte* signs) {
   f32_vector const zero = hn::Zero(d);
   std::uint32_t word = 0;
   unrolled<vectors>([&](auto v) HWY_ATTR {
-    std::uint8_t bits[8] = {};
+    std::uint8_t bits[8];
     hn::StoreMaskBits(d, hn::Lt(x[v], zero), bits);
-    std::uint32_t some;
-    std::memcpy(&some, bits, sizeof some);
-    word |= some << (v * width);
+    word |= std::uint32_t{bits[0]} << (v * width);
   });
   std::memcpy(signs, &word, sizeof word);
 }
@@ -85,10 +83,11 @@ HWY_INLINE void load_group(Source const& source, prepared<Source> const&, std::s
   unrolled<vectors>([&](auto v) HWY_ATTR { x[v] = load_from(f32_tag{}, source, i + v * width); });
 }
 
-//! Adds the group of payloads `first` and up to x.
-HWY_INLINE void add_group(summed const& source, std::size_t first, sign_shifts const& shifts, std::size_t i,
+//! The group of the sums, payload by payload, scaled.
+template <bool Few>
+HWY_INLINE void add_group(summed<Few> const& source, sign_shifts const& shifts, std::size_t i,
                           f32_vector (&x)[vectors]) {
-  for (std::size_t p = first; p < source.payloads.size(); ++p) {
+  for (std::size_t p = 0; p < source.payloads.size(); ++p) {
     std::byte const* const from = source.payloads[p] + source.offset;
     float const value = read_header(from).scale;
     i32_vector const plus = bits_of(value);
@@ -99,6 +98,8 @@ HWY_INLINE void add_group(summed const& source, std::size_t first, sign_shifts c
       x[v] = p == 0 ? one : hn::Add(x[v], one);
     });
   }
+  f32_vector const scale = hn::Set(f32_tag{}, source.scale);
+  unrolled<vectors>([&](auto v) HWY_ATTR { x[v] = hn::Mul(scale, x[v]); });
 }
 
 #if HWY_TARGET != HWY_SCALAR
@@ -119,16 +120,14 @@ struct place_table {
 };
 constexpr place_table places;
 
-//! The first four payloads can add up to 16 sums only: these are looked up.
-class first_sums {
- public:
-  static constexpr std::size_t most = 4;
-
-  explicit HWY_INLINE first_sums(summed const& source) {
+//! … and what the signs of few payloads can add up to, scaled.
+template <>
+struct prepared<summed<true>> {
+  explicit HWY_INLINE prepared(summed<true> const& source) {
     u32_tag const d;
-    std::size_t const count = std::min(most, source.payloads.size());
+    std::size_t const count = source.payloads.size();
     // What is missing repeats the first: the sums do not depend on it.
-    for (std::size_t p = 0; p < most; ++p) {
+    for (std::size_t p = 0; p < few; ++p) {
       signs_[p] = source.payloads[p < count ? p : 0] + source.offset + sizeof(block_header);
     }
     alignas(64) float sums[16];
@@ -141,7 +140,7 @@ class first_sums {
         f32_vector const one = with_signs(signs, to_top, bits_of(value), bits_of(-value));
         total = p == 0 ? one : hn::Add(total, one);
       }
-      hn::Store(total, f32_tag{}, sums + i);
+      hn::Store(hn::Mul(hn::Set(f32_tag{}, source.scale), total), f32_tag{}, sums + i);
     }
     sums_.set(sums);
   }
@@ -153,7 +152,7 @@ class first_sums {
       auto const bytes = hn::Load(d, places.bytes + begin);
       auto const bits = hn::Load(d, places.bits + begin);
       auto indices = hn::Zero(d);
-      unrolled<most>([&](auto p) HWY_ATTR {
+      unrolled<few>([&](auto p) HWY_ATTR {
         auto const word = hn::BitCast(d, load_word(signs_[p] + i / 8));
         auto const is_set = hn::VecFromMask(d, hn::TestBit(hn::TableLookupBytes(word, bytes), bits));
         indices = hn::Or(indices, hn::And(is_set, hn::Set(d, std::uint8_t{1u << p})));
@@ -163,39 +162,37 @@ class first_sums {
   }
 
  private:
-  std::byte const* signs_[most];
+  std::byte const* signs_[few];
   gradwire::HWY_NAMESPACE::sixteen<f32_tag> sums_;
 };
 
+HWY_INLINE void sum_group(summed<true> const&, prepared<summed<true>> const& ready, std::size_t i,
+                          f32_vector (&x)[vectors]) {
+  ready.look_up(i, x);
+}
+
 #else
 
-//! One lane looks nothing up.
-struct first_sums {
-  static constexpr std::size_t most = 0;
-  explicit first_sums(summed const&) {}
-  void look_up(std::size_t, f32_vector const*) const {}
-};
+HWY_INLINE void sum_group(summed<true> const& source, prepared<summed<true>> const& ready, std::size_t i,
+                          f32_vector (&x)[vectors]) {
+  add_group(source, ready.shifts, i, x);
+}
 
 #endif
 
-//! … and what the signs of a block can add up to.
-template <>
-struct prepared<summed> {
-  sign_shifts shifts;
-  first_sums sums;
-  explicit HWY_INLINE prepared(summed const& source) : shifts{make_shifts()}, sums{source} {}
-};
+HWY_INLINE void sum_group(summed<false> const& source, prepared<summed<false>> const& ready, std::size_t i,
+                          f32_vector (&x)[vectors]) {
+  add_group(source, ready.shifts, i, x);
+}
 
-HWY_INLINE void load_group(summed const& source, prepared<summed> const& ready, std::size_t i,
+template <bool Few>
+HWY_INLINE void load_group(summed<Few> const& source, prepared<summed<Few>> const& ready, std::size_t i,
                            f32_vector (&x)[vectors]) {
   f32_tag const d;
   // Adding is what takes the time here, so this is where the memory has some to spare.
   if (source.residual != nullptr) prefetch(source.residual, i + source.count);
-  ready.sums.look_up(i, x);
-  add_group(source, first_sums::most, ready.shifts, i, x);
-  f32_vector const scale = hn::Set(d, source.scale);
+  sum_group(source, ready, i, x);
   unrolled<vectors>([&](auto v) HWY_ATTR {
-    x[v] = hn::Mul(scale, x[v]);
     if (source.residual != nullptr) x[v] = hn::Add(load(d, source.residual + i + v * width), x[v]);
     store(d, x[v], source.sums + i + v * width);
   });

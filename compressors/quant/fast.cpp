@@ -129,7 +129,7 @@ struct loops : gradwire::HWY_NAMESPACE::conversions {
     std::size_t i = 0;
     for (; i + group <= count; i += group) {
       if (i % 32 == 0) {
-        if (next.gradient != nullptr) prefetch(next, i);
+        prefetch(next, i);
         if (residual != nullptr) prefetch(residual, i + count);
       }
       u32_vector code[abreast];
@@ -204,10 +204,19 @@ struct loops : gradwire::HWY_NAMESPACE::conversions {
         parts[p] = read_block(set, payload, block);
         if (!parts[p].finite || parts[p].levels.factor != 1.0f) return 0;
       }
-      for (std::size_t p = 0; p < held; ++p) {
+      // Two at a time: half the loads and stores of x.
+      for (std::size_t p = 0; p < held; p += 2) {
+        bool const first = begin + p == 0;
         levels.use(parts[p].levels, 1.0f);
-        begin + p == 0 ? run<false, false>(levels, parts[p].codes, reach, set.bits, x)
-                       : run<true, false>(levels, parts[p].codes, reach, set.bits, x);
+        if (p + 1 == held) {
+          first ? run<false, false>(levels, parts[p].codes, reach, set.bits, x)
+                : run<true, false>(levels, parts[p].codes, reach, set.bits, x);
+          continue;
+        }
+        decoder<Centred, How> other = levels;
+        other.use(parts[p + 1].levels, 1.0f);
+        first ? run_two<false>(levels, parts[p].codes, other, parts[p + 1].codes, reach, set.bits, x)
+              : run_two<true>(levels, parts[p].codes, other, parts[p + 1].codes, reach, set.bits, x);
       }
     }
     return reach;
@@ -225,6 +234,24 @@ struct loops : gradwire::HWY_NAMESPACE::conversions {
         store(d, Add ? hn::Add(load(d, to), one[v]) : one[v], to);
       });
       codes += group / 8 * bits;
+    }
+  }
+
+  template <bool Add, class Levels>
+  static HWY_INLINE void run_two(Levels const& levels, std::byte const* codes, Levels const& other_levels,
+                                 std::byte const* other_codes, std::size_t count, unsigned bits, float* x) {
+    f32_tag const d;
+    for (std::size_t i = 0; i < count; i += group) {
+      f32_vector one[abreast];
+      f32_vector other[abreast];
+      levels.template operator()<false>(codes, one);
+      other_levels.template operator()<false>(other_codes, other);
+      unrolled<abreast>([&](auto v) HWY_ATTR {
+        float* const to = x + i + v * width;
+        store(d, hn::Add(Add ? hn::Add(load(d, to), one[v]) : one[v], other[v]), to);
+      });
+      codes += group / 8 * bits;
+      other_codes += group / 8 * bits;
     }
   }
 };

@@ -187,7 +187,7 @@ TEST_P(ConformancePaths, DecodesWithAScaleAndAddsWithOneRounding) {
 
 TEST_P(ConformancePaths, ReducesByAddingInOrderThenScalingThenAddingTheResidual) {
   for_each_variant([](codec const& codec) {
-    for (std::size_t const ranks : {std::size_t{1}, std::size_t{4}}) {
+    for (std::size_t const ranks : {std::size_t{1}, std::size_t{4}, std::size_t{9}}) {
       for (std::size_t const n : {std::size_t{1}, std::size_t{33}, std::size_t{257}, std::size_t{1025}}) {
         SCOPED_TRACE(testing::Message() << ranks << " ranks, " << n);
         setup const s{codec, dtype::f32, make_layout({n, 20})};
