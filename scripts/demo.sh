@@ -28,5 +28,5 @@ Next:
   build/gradwire train --help               one training run; --trace shows communication under the backward pass
   build/gradwire sweep --help               how fast is each method at each size, and from which size on does it pay
   build/gradwire codecs                     every method with its keys
-  README.md                                 two lines for your own training loop
+  README.md                                 about ten lines put it into your own training loop
 TEXT

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <numbers>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -80,9 +81,10 @@ outcome run_part(codec const& method, function which, arena const& data, std::si
 
 template <class T>
 void expect_equal(std::vector<T> const& fast, std::vector<T> const& reference, std::string const& what) {
-  if (std::memcmp(fast.data(), reference.data(), fast.size() * sizeof(T)) == 0) return;
-  std::size_t at = 0;
-  while (std::memcmp(&fast[at], &reference[at], sizeof(T)) == 0) ++at;
+  // Bytes, so that NaNs are equal to themselves and zeros of two signs are not.
+  auto const differ = std::ranges::mismatch(std::as_bytes(std::span{fast}), std::as_bytes(std::span{reference}));
+  if (differ.in1 == std::as_bytes(std::span{fast}).end()) return;
+  auto const at = static_cast<std::size_t>(differ.in1 - std::as_bytes(std::span{fast}).begin()) / sizeof(T);
   throw error{errc::mismatch, what + " of the fast path differs from the reference at " + std::to_string(at) +
                                   ": a timing of it would mean nothing; run the conformance suite on this codec"};
 }
@@ -121,8 +123,7 @@ arena::arena(std::size_t elements_wanted, dtype element_type)
   std::memset(scratch.data(), 0, scratch.size());
 }
 
-subject::subject(arena& data, codec method)
-    : data_{&data}, method_{std::move(method)}, whole_{segment{.count = data.count}} {
+subject::subject(arena& data, codec method) : data_{&data}, method_{method}, whole_{segment{.count = data.count}} {
   std::size_t const bytes = method_.encoded_bytes(data.count);
   encoded_ = buffer{bytes};
   std::memset(encoded_.data(), 0, bytes);

@@ -112,7 +112,9 @@ TEST(Metrics, NamesTheLineThatIsNotARecord) {
 
 TEST(Metrics, LeavesOutALastLineThatWasNotFinished) {
   temporary_folder const folder;
-  auto const one = concluded(folder.write("m", std::string{whole_run} + "{\"event\":\"ev"));
+  std::string unfinished{whole_run};
+  unfinished.append("{\"event\":\"ev");
+  auto const one = concluded(folder.write("m", unfinished));
   EXPECT_EQ(one.status, run_status::ok);
 }
 

@@ -128,7 +128,7 @@ std::string now_text() {
 
 class ab_run {
  public:
-  ab_run(ab_options options, std::vector<std::string> train_options, context const& ctx)
+  ab_run(ab_options options, std::vector<std::string> const& train_options, context const& ctx)
       : options_{std::move(options)},
         command_line_{ctx.arguments},
         asked_{make_question(options_)},

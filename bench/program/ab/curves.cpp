@@ -71,6 +71,7 @@ class gathering {
 
 std::vector<curve_point> points(std::map<double, gathering> const& by_step) {
   std::vector<curve_point> curve;
+  curve.reserve(by_step.size());
   for (auto const& [step, gathered] : by_step) curve.push_back(gathered.point(step));
   return curve;
 }

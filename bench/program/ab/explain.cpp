@@ -85,7 +85,7 @@ std::string summary_text(question const& asked, std::span<arm_result const> resu
     if (names.empty()) continue;
     auto const several = std::ranges::count(results, word, verdict_word) > 1;
     std::string const verb = word == "failed" ? "" : (several ? "are " : "is ");
-    list += (list.empty() ? "" : "; ") + names + " " + verb + std::string{word};
+    list += fmt::format("{}{} {}{}", list.empty() ? "" : "; ", names, verb, word);
   }
   return text + (list.empty() ? "no other arm" : list) + ".";
 }
