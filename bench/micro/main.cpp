@@ -252,7 +252,7 @@ int main_with_errors(int argc, char** argv) {
   std::vector<std::string> rest = app.remaining();
   rest.insert(rest.begin(), argv[0]);
   std::vector<char*> arguments;
-  arguments.reserve(arguments.size() + rest.size());
+  arguments.reserve(rest.size());
   for (std::string& text : rest) arguments.push_back(text.data());
   int count = static_cast<int>(arguments.size());
   benchmark::Initialize(&count, arguments.data());

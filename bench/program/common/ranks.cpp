@@ -4,11 +4,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
-#include <system_error>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -22,6 +20,7 @@
 #include "program/common/interrupt.hpp"
 #include "program/common/json_lines.hpp"
 #include "program/common/process.hpp"
+#include "program/common/temporary_directory.hpp"
 
 namespace gradwire::program {
 namespace {
@@ -31,27 +30,14 @@ constexpr std::chrono::seconds grace_after_failure{10};
 // A folder of its own for each launch: where its ranks meet, and where their error lines wait.
 class meeting_place {
  public:
-  meeting_place() {
-    std::string name = (std::filesystem::temp_directory_path() / "gradwire-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) {
-      throw program_error{fmt::format("cannot make a temporary folder '{}': {}; set TMPDIR to a folder with room", name,
-                                      std::generic_category().message(errno))};
-    }
-    path_ = name;
+  [[nodiscard]] std::string rendezvous() const { return "file://" + (folder_ / "meet").string(); }
+  [[nodiscard]] std::filesystem::path errors(std::size_t rank) const {
+    return folder_ / fmt::format("rank{}.err", rank);
   }
-  ~meeting_place() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  meeting_place(meeting_place const&) = delete;
-  meeting_place& operator=(meeting_place const&) = delete;
-
-  [[nodiscard]] std::string rendezvous() const { return "file://" + (path_ / "meet").string(); }
-  [[nodiscard]] std::filesystem::path errors(std::size_t rank) const { return path_ / fmt::format("rank{}.err", rank); }
-  void prepare() const { std::filesystem::create_directory(path_ / "meet"); }
+  void prepare() const { std::filesystem::create_directory(folder_ / "meet"); }
 
  private:
-  std::filesystem::path path_;
+  temporary_directory folder_;
 };
 
 // How much an end explains: a signal more than a refusal, a refusal more than "a peer went away".

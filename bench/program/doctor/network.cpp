@@ -11,8 +11,8 @@
 #include <chrono>
 #include <cstdlib>
 #include <exception>
-#include <filesystem>
 #include <fstream>
+#include <optional>
 #include <thread>
 
 #include <fmt/format.h>
@@ -23,6 +23,7 @@
 #include <gradwire/inproc.hpp>
 
 #include "program/common/console.hpp"
+#include "program/common/temporary_directory.hpp"
 #include "program/doctor/checks.hpp"
 
 namespace gradwire::program {
@@ -198,23 +199,21 @@ finding check_gloo(doctor_options const& options) {
             .text = "not in this build",
             .mend = "install libgloo-dev and build again; until then use --transport inproc"};
   }
-  std::string folder = (std::filesystem::temp_directory_path() / "gradwire-doctor-XXXXXX").string();
-  if (mkdtemp(folder.data()) == nullptr) {
+  std::optional<temporary_directory> folder;
+  try {
+    folder.emplace();
+  } catch (std::exception const&) {
     return {.how = severity::failure, .check = "gloo", .text = "no temporary folder to meet in", .mend = "set TMPDIR"};
   }
-  finding result;
   try {
-    result = judged("gloo", gloo_on_threads(options, "file://" + folder), 2);
+    return judged("gloo", gloo_on_threads(options, "file://" + folder->path().string()), 2);
   } catch (std::exception const& failure) {
-    result = {
+    return {
         .how = severity::failure,
         .check = "gloo",
         .text = failure.what(),
         .mend = "set GRADWIRE_INTERFACE to an interface of the line above; a firewall must let local ports through"};
   }
-  std::error_code ignored;
-  std::filesystem::remove_all(folder, ignored);
-  return result;
 }
 
 }  // namespace gradwire::program

@@ -123,7 +123,7 @@ record to_record(fidelity_result const& result, std::string const& input, fideli
               {"nmse", result.nmse},
               {"bias", result.bias},
               {"element_bias", result.element_bias},
-              {"cosine", result.cosine ? record(*result.cosine) : record(nullptr)},
+              {"cosine", optional_record(result.cosine)},
               {"max_abs_error", result.max_abs_error},
               {"repeats", options.repeats}};
   if (result.sum_error) {

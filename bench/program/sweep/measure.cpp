@@ -115,19 +115,9 @@ class averaging {
     return sum;
   }
   case_result result(timing const& time, std::size_t sent, double nmse, std::size_t wrong) {
-    auto const all_sent = gather(comm_, sent);
-    case_result done;
-    done.transport = comm_.transport();
+    case_result done = describe(comm_, options_, count_, sent, time);
     done.reduction = how_->name();
-    done.type = options_.type;
     done.overlap = options_.overlap;
-    done.ranks = comm_.size();
-    done.count = count_;
-    done.iterations = time.iterations;
-    done.time_us = time.p50_us;
-    done.p99_us = time.p99_us;
-    done.interface_bytes = time.interface_bytes;
-    done.wire_bytes = *std::max_element(all_sent.begin(), all_sent.end());
     if (count_ != 0) done.nmse = nmse;
     done.wrong = wrong;
     return done;

@@ -125,25 +125,16 @@ case_result measure_raw(communicator& comm, collective_kind kind, std::size_t co
   one.prepare();
   auto const before = comm.stats();
   one.call();
-  auto const sent = gather(comm, comm.stats().bytes_sent - before.bytes_sent);
+  std::size_t const sent = comm.stats().bytes_sent - before.bytes_sent;
   timing const time = time_calls(
       comm, options, [&] { one.prepare(); }, [&] { one.call(); });
   auto const wrong = gather(comm, one.wrong());
 
-  case_result done;
+  case_result done = describe(comm, options, count, sent, time);
   done.collective = kind;
-  done.transport = comm.transport();
   done.reduction = "none";
   done.spec = "none";
   done.canonical = "none";
-  done.type = options.type;
-  done.ranks = comm.size();
-  done.count = count;
-  done.iterations = time.iterations;
-  done.time_us = time.p50_us;
-  done.p99_us = time.p99_us;
-  done.interface_bytes = time.interface_bytes;
-  done.wire_bytes = *std::max_element(sent.begin(), sent.end());
   done.wrong = std::accumulate(wrong.begin(), wrong.end(), std::size_t{0});
   return done;
 }

@@ -21,8 +21,6 @@ std::string_view redop_of(collective_kind kind) {
   }
 }
 
-record or_null(std::optional<double> const& value) { return value ? record(*value) : record(nullptr); }
-
 // Three significant digits at every size, as wide as nccl-tests' columns.
 std::string figure(std::optional<double> const& value, int decimals) {
   if (!value) return "N/A";
@@ -87,11 +85,11 @@ record to_record(case_result const& result) {
               {"time_us", result.time_us},
               {"p99_us", result.p99_us},
               {"algbw_gbps", result.algbw_gbps()},
-              {"busbw_gbps", or_null(result.busbw_gbps())},
+              {"busbw_gbps", optional_record(result.busbw_gbps())},
               {"wire_bytes", result.wire_bytes},
-              {"wirebw_gbps", or_null(result.wirebw_gbps())},
-              {"ratio", or_null(result.ratio())},
-              {"nmse", or_null(result.nmse)},
+              {"wirebw_gbps", optional_record(result.wirebw_gbps())},
+              {"ratio", optional_record(result.ratio())},
+              {"nmse", optional_record(result.nmse)},
               {"wrong", result.wrong}};
   if (result.interface_bytes) line["interface_bytes"] = *result.interface_bytes;
   if (!result.note().empty()) line["note"] = result.note();

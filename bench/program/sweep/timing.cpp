@@ -73,6 +73,22 @@ timing time_calls(communicator& comm, measure_options const& options, std::funct
   return {iterations, percentile(times, 50), percentile(times, 99), interface_bytes};
 }
 
+case_result describe(communicator& comm, measure_options const& options, std::size_t count, std::size_t sent,
+                     timing const& time) {
+  auto const all_sent = gather(comm, sent);
+  case_result done;
+  done.transport = comm.transport();
+  done.type = options.type;
+  done.ranks = comm.size();
+  done.count = count;
+  done.iterations = time.iterations;
+  done.time_us = time.p50_us;
+  done.p99_us = time.p99_us;
+  done.interface_bytes = time.interface_bytes;
+  done.wire_bytes = *std::max_element(all_sent.begin(), all_sent.end());
+  return done;
+}
+
 std::size_t replace_by_first_ranks(communicator& comm, std::span<std::byte> mine, std::size_t width) {
   constexpr std::size_t piece_bytes = std::size_t{4} << 20;
   buffer piece{std::min(piece_bytes, mine.size())};

@@ -35,6 +35,10 @@ template <class T>
   return all;
 }
 
+//! What every case tells, of one call in which this rank sent `sent` bytes. Collective.
+[[nodiscard]] case_result describe(communicator& comm, measure_options const& options, std::size_t count,
+                                   std::size_t sent, timing const& time);
+
 //! How many of the elements of `width` bytes in `mine` differ, bit by bit, from rank 0's; then `mine` holds rank 0's.
 //! Collective.
 [[nodiscard]] std::size_t replace_by_first_ranks(communicator& comm, std::span<std::byte> mine, std::size_t width);

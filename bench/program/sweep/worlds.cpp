@@ -1,11 +1,6 @@
 #include "program/sweep/worlds.hpp"
 
-#include <stdlib.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -17,7 +12,9 @@
 #include <gradwire/version.hpp>
 
 #include "program/common/interrupt.hpp"
+#include "program/common/json_lines.hpp"
 #include "program/common/ranks.hpp"
+#include "program/common/temporary_directory.hpp"
 #include "program/sweep/interface_counter.hpp"
 #include "program/sweep/plan.hpp"
 #include "program/sweep/reporter.hpp"
@@ -26,31 +23,6 @@ namespace gradwire::program::sweep {
 namespace {
 
 using world = std::pair<std::string, std::size_t>;  // transport, ranks
-
-// A file that the ranks of one world leave their records in; gone with this object.
-class records_file {
- public:
-  records_file() {
-    std::string name = (std::filesystem::temp_directory_path() / "gradwire-sweep-XXXXXX").string();
-    int const fd = mkstemp(name.data());
-    if (fd < 0) {
-      throw program_error{fmt::format("cannot make a temporary file '{}': {}; set TMPDIR to a folder with room", name,
-                                      std::generic_category().message(errno))};
-    }
-    close(fd);
-    path_ = name;
-  }
-  ~records_file() {
-    std::error_code ignored;
-    std::filesystem::remove(path_, ignored);
-  }
-  records_file(records_file const&) = delete;
-  records_file& operator=(records_file const&) = delete;
-  [[nodiscard]] std::filesystem::path const& path() const noexcept { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 std::vector<std::string> specs_of(sweep_options const& options) {
   if (!options.specs.empty()) return options.specs;
@@ -168,12 +140,14 @@ exit_code run_launched(sweep_options const& options, sweep_plan const& plan, con
 }
 
 exit_code run_processes(sweep_options const& options, std::size_t ranks, sweep_reporter& reporter) {
-  records_file const records;
+  temporary_directory const folder;
+  auto const records = folder / "records.jsonl";  // rank 0 leaves them there
+  write_file(records, "");                        // it may end before its first one
   auto const collect = [&] {
-    for (record const& line : read_json_lines(records.path())) reporter.take(line);
+    for (record const& line : read_json_lines(records)) reporter.take(line);
   };
   try {
-    exit_code const status = launch_ranks(part_arguments(options, records.path()), ranks);
+    exit_code const status = launch_ranks(part_arguments(options, records), ranks);
     collect();
     return status;
   } catch (program_error const&) {  // a rank died, or Ctrl-C: what is finished is kept
