@@ -35,17 +35,17 @@ demo: setup ## the main job on real data: an A/B convergence test, report in dem
 	@scripts/demo.sh
 
 .PHONY: test
-test: build ## every test: plain, then under AddressSanitizer + UBSan and ThreadSanitizer
+test: build ## every test, then the library's under AddressSanitizer + UBSan and ThreadSanitizer
 	@scripts/test.sh build release
 	@$(MAKE) --no-print-directory asan tsan
 
 .PHONY: asan
-asan: setup ## the C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
+asan: setup ## the library's tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	$(call build,asan,build/asan)
 	@scripts/test.sh build/asan asan
 
 .PHONY: tsan
-tsan: setup ## the threaded tests under ThreadSanitizer
+tsan: setup ## the library's threaded tests under ThreadSanitizer
 	$(call build,tsan,build/tsan)
 	@scripts/test.sh build/tsan tsan
 

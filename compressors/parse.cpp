@@ -60,13 +60,6 @@ void check_value(codec_entry const& entry, codec_key const& key, double value, s
               join({entry.name, ": ", key.name, "=", given, " is not allowed: use ", allowed(key)})};
 }
 
-std::string_view trimmed(std::string_view text) {
-  auto const blank = [](char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; };
-  while (!text.empty() && blank(text.front())) text.remove_prefix(1);
-  while (!text.empty() && blank(text.back())) text.remove_suffix(1);
-  return text;
-}
-
 double parse_value(codec_entry const& entry, codec_key const& key, std::string_view text) {
   auto const refuse = [&](std::string_view why) {
     return error{errc::invalid_argument,
@@ -100,10 +93,10 @@ double parse_value(codec_entry const& entry, codec_key const& key, std::string_v
 
 void parse_key(codec_entry const& entry, std::string_view text, param_values& values, std::uint32_t& seen) {
   auto const equals = text.find('=');
-  std::string_view const name = trimmed(text.substr(0, equals));
+  std::string_view const name = trim(text.substr(0, equals));
   if (equals == std::string_view::npos || name.empty()) {
     throw error{errc::invalid_argument,
-                join({entry.name, ": ", quoted(trimmed(text)), " is not of the form key=value; ", known_keys(entry)})};
+                join({entry.name, ": ", quoted(trim(text)), " is not of the form key=value; ", known_keys(entry)})};
   }
   for (std::size_t i = 0; i < entry.keys.size(); ++i) {
     if (entry.keys[i].name != name) continue;
@@ -111,7 +104,7 @@ void parse_key(codec_entry const& entry, std::string_view text, param_values& va
       throw error{errc::invalid_argument, join({entry.name, ": key '", name, "' is given twice: give it once"})};
     }
     seen |= 1u << i;
-    values.values[i] = parse_value(entry, entry.keys[i], trimmed(text.substr(equals + 1)));
+    values.values[i] = parse_value(entry, entry.keys[i], trim(text.substr(equals + 1)));
     return;
   }
   throw error{errc::invalid_argument, join({entry.name, ": unknown key ", quoted(name), "; ", known_keys(entry)})};
@@ -146,9 +139,9 @@ codec::codec(codec_entry const& entry, param_values const& params, implementatio
 }
 
 codec codec::parse(std::string_view text, implementation impl) {
-  std::string_view const spec = trimmed(text);
+  std::string_view const spec = trim(text);
   auto const open = spec.find('(');
-  std::string_view const name = trimmed(spec.substr(0, open));
+  std::string_view const name = trim(spec.substr(0, open));
   if (name.empty()) throw malformed(text, "names no method");
   // Before the name is looked up: a stray ')' is a slip of the pen, not an unknown method.
   if (open == std::string_view::npos && spec.find(')') != std::string_view::npos) {
@@ -163,7 +156,7 @@ codec codec::parse(std::string_view text, implementation impl) {
   if (close + 1 != spec.size()) throw malformed(text, "goes on behind the closing parenthesis");
   std::string_view rest = spec.substr(open + 1, close - open - 1);
   if (rest.find('(') != std::string_view::npos) throw malformed(text, "has a parenthesis inside the parentheses");
-  if (trimmed(rest).empty()) return codec{entry, values, impl};
+  if (trim(rest).empty()) return codec{entry, values, impl};
   std::uint32_t seen = 0;
   for (;;) {
     auto const comma = rest.find(',');

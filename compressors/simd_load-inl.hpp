@@ -211,15 +211,7 @@ HWY_INLINE hn::Vec<D> load_some_as(D d, std::byte const* from, std::size_t count
   std::memcpy(lanes, from, count * sizeof(T));
   return load_as<T>(d, lanes);
 }
-//! The first `count` < Lanes(d) lanes. Writes nothing behind them.
-template <class T, class D>
-HWY_INLINE void store_some_as(D d, hn::Vec<D> values, std::byte* to, std::size_t count) {
-  HWY_ALIGN std::byte lanes[HWY_MAX_BYTES];
-  store_as<T>(d, values, lanes);
-  std::memcpy(to, lanes, count * sizeof(T));
-}
-
-//! The same four for arrays of gradients (T = float, f16 or bf16).
+//! The same three for arrays of gradients (T = float, f16 or bf16).
 template <class T, class D>
 HWY_INLINE hn::Vec<D> load(D d, T const* from) {
   return load_as<T>(d, reinterpret_cast<std::byte const*>(from));
@@ -232,11 +224,6 @@ template <class T, class D>
 HWY_INLINE hn::Vec<D> load_some(D d, T const* from, std::size_t count) {
   return load_some_as<T>(d, reinterpret_cast<std::byte const*>(from), count);
 }
-template <class T, class D>
-HWY_INLINE void store_some(D d, hn::Vec<D> values, T* to, std::size_t count) {
-  store_some_as<T>(d, values, reinterpret_cast<std::byte*>(to), count);
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace gradwire
 HWY_AFTER_NAMESPACE();

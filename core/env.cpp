@@ -26,11 +26,12 @@ env env::read() {
   result.ompi_local_size = variable("OMPI_COMM_WORLD_LOCAL_SIZE");
   result.ompi_job = variable("PMIX_NAMESPACE");
   result.slurm_rank = variable("SLURM_PROCID");
+  result.slurm_step = variable("SLURM_STEP_ID");
   result.slurm_size = variable("SLURM_NTASKS");
   result.slurm_local_rank = variable("SLURM_LOCALID");
   result.slurm_job = variable("SLURM_JOB_ID");
-  result.slurm_nodes = variable("SLURM_JOB_NODELIST");
-  if (!result.slurm_nodes) result.slurm_nodes = variable("SLURM_NODELIST");
+  result.slurm_nodes = variable("SLURM_STEP_NODELIST");
+  if (!result.slurm_nodes) result.slurm_nodes = variable("SLURM_JOB_NODELIST");
   result.rendezvous = variable("GRADWIRE_RENDEZVOUS");
   result.interface = variable("GRADWIRE_INTERFACE");
   result.cuda_visible_devices = variable("CUDA_VISIBLE_DEVICES");

@@ -29,7 +29,10 @@ struct event::state {
   // Blocks; rethrows the failure before the point.
   void wait(std::chrono::milliseconds timeout) {
     std::unique_lock lock{mutex};
-    if (!changed.wait_for(lock, timeout, [&] { return reached; })) {
+    auto const there = [&] { return reached; };
+    if (timeout == no_timeout) {
+      changed.wait(lock, there);
+    } else if (!changed.wait_for(lock, timeout, there)) {
       throw error{errc::timeout, "an event was not reached within " + std::to_string(timeout.count()) +
                                      " ms: the stream before it is blocked or very slow"};
     }
@@ -83,9 +86,10 @@ struct host_stream::state {
     }
   }
 
-  std::exception_ptr take_failure() {
+  // Once somebody was told of it.
+  void forget(std::exception_ptr const& reported) {
     std::scoped_lock const lock{mutex};
-    return std::exchange(failure, nullptr);
+    if (failure == reported) failure = nullptr;
   }
 };
 
@@ -93,7 +97,8 @@ namespace {
 
 host_stream::state* host_state(stream_ref stream) {
   if (stream.kind != device_kind::cpu) {
-    throw error{errc::unsupported, "a CUDA stream was passed to a build without CUDA: configure with GRADWIRE_CUDA=ON"};
+    throw error{errc::unsupported,
+                "a CUDA stream was passed to a build without CUDA: pass a host_stream's ref(), or {}"};
   }
   return static_cast<host_stream::state*>(stream.handle);
 }
@@ -149,9 +154,9 @@ void enqueue(stream_ref stream, std::function<void()> task) {
   }
 }
 
-void wait(stream_ref stream, event const& point) {
+void wait(stream_ref stream, event const& point, std::chrono::milliseconds timeout) {
   if (!point.state_) return;
-  enqueue(stream, [state = point.state_] { state->wait(default_timeout); });
+  enqueue(stream, [state = point.state_, timeout] { state->wait(timeout); });
 }
 
 void synchronize(stream_ref stream, std::chrono::milliseconds timeout) {
@@ -162,8 +167,8 @@ void synchronize(stream_ref stream, std::chrono::milliseconds timeout) {
   try {
     done.wait(timeout);
   } catch (...) {
-    // The failure is reported here and so no longer sticks. A timeout leaves the stream as it is.
-    if (done.ready()) static_cast<void>(host->take_failure());
+    // The stream's failure is reported here and so no longer sticks. A timeout of ours is none.
+    host->forget(std::current_exception());
     throw;
   }
 }

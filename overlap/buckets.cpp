@@ -74,7 +74,10 @@ std::vector<bucket> make_buckets(communicator& comm, model const& of, std::span<
       chunk cut;
       cut.method = make_reduction(comm, method, part, made.type, options.on.memory);
       if (made.warmup_steps != 0) {
-        cut.warmup = make_reduction(comm, spec::parse("none"), part, made.type, options.on.memory);
+        // Summed by the same hands as later on, so that what is equal on every transport is equal from step 0.
+        bool const by_transport = cut.method->name() == "dense";
+        cut.warmup = make_reduction(comm, spec::parse(by_transport ? "none" : "none+via(two_shot)"), part, made.type,
+                                    options.on.memory);
       }
       cut.copied = std::any_of(part.begin(), part.end(), [&](segment const& each) {
         return of.parameters()[each.tensor_id].given.gradient != nullptr;

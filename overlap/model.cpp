@@ -1,9 +1,6 @@
 #include "overlap/model.hpp"
 
-#include <algorithm>
 #include <cstring>
-#include <functional>
-#include <numeric>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -39,10 +36,6 @@ void check_names(std::span<parameter const> parameters) {
 
 }  // namespace
 
-std::size_t element_count(std::span<std::size_t const> shape) noexcept {
-  return std::accumulate(shape.begin(), shape.end(), std::size_t{1}, std::multiplies<>{});
-}
-
 std::string placed_parameter::text() const {
   std::string shape;
   for (std::size_t const extent : given.shape) shape += join({shape.empty() ? "" : ",", std::to_string(extent)});
@@ -71,10 +64,6 @@ model::model(std::vector<parameter> parameters, reducer_options const& options) 
   for (dtype const type : {dtype::f32, dtype::f16, dtype::bf16}) {
     arenas_[arena_index(type)] = zeros(used[arena_index(type)] * size_of(type), options.on.memory);
   }
-  // A reduction with feedback wants a residual, also of parameters that are all empty: one element that nobody uses.
-  bool const feedback = std::any_of(parameters_.begin(), parameters_.end(),
-                                    [](placed_parameter const& each) { return each.method.error_feedback; });
-  if (feedback) residuals = std::max<std::size_t>(residuals, 1);
   residuals_ = zeros(residuals * sizeof(float), options.on.memory);
 }
 

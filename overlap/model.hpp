@@ -58,7 +58,4 @@ class model {
   buffer residuals_;
 };
 
-//! Elements of a tensor.
-[[nodiscard]] std::size_t element_count(std::span<std::size_t const> shape) noexcept;
-
 }  // namespace gradwire::overlap

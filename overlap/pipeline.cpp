@@ -16,8 +16,8 @@ reduction& method_at(chunk const& of, std::size_t step, std::size_t warmup_steps
 
 }  // namespace
 
-pipeline::pipeline(model& of, exec const& on, timeline* record)
-    : model_{of}, on_{on}, timeline_{record}, rollback_{of, on.memory} {}
+pipeline::pipeline(model& of, exec const& on, std::chrono::milliseconds patience, timeline* record)
+    : model_{of}, on_{on}, patience_{patience}, timeline_{record}, rollback_{of, on.memory} {}
 
 exec pipeline::on_stream(stream_ref stream) const {
   exec result = on_;
@@ -42,8 +42,8 @@ void pipeline::record(track row, std::string_view name, stream_ref stream, place
 // With chunks 1, 2, 3 and exchanges A, B the wire carries A1 | A2 B1 | A3 B2 | B3: while one chunk's first exchange is
 // under way, the chunk before it is summed, and then takes the wire for its second one.
 event pipeline::launch(bucket& of, std::size_t number, random_key key, std::span<event const> producers) {
-  wait(encode_.ref(), step_done_);  // the scratch of the reductions is in use until then
-  for (event const& each : producers) wait(encode_.ref(), each);
+  wait(encode_.ref(), step_done_, no_timeout);  // the scratch of the reductions is in use until then
+  for (event const& each : producers) wait(encode_.ref(), each, patience_);
 
   reduction_call const call{model_.arena(of.type), of.feedback ? model_.residuals().data() : nullptr, key};
   std::vector<event> local(of.chunks.size());  // behind the newest local stage of each chunk
@@ -82,7 +82,7 @@ void pipeline::encode(chunk& of, reduction& how, reduction_call const& call, pla
 
 void pipeline::exchange(chunk& of, reduction& how, reduction_call const& call, place at, std::size_t exchange,
                         event& local) {
-  wait(wire_.ref(), local);
+  wait(wire_.ref(), local, no_timeout);
   record(track::wire, exchange == 0 ? "exchange" : "share", wire_.ref(), at, how.wire_bytes(),
          [&] { how.enqueue(2 * exchange + 1, on_stream(wire_.ref()), call); });
   event sent;
@@ -90,7 +90,7 @@ void pipeline::exchange(chunk& of, reduction& how, reduction_call const& call, p
 
   stream_ref const stream = decode_.ref();
   bool const last = exchange + 1 == exchanges(how);
-  wait(stream, sent);
+  wait(stream, sent, no_timeout);
   record(track::decode, last ? "decode" : "sum", stream, at, 0, [&] {
     if (exchange == 0 && !how.owner_residuals().empty()) {
       enqueue(stream, [this, &of] { rollback_.keep_owner(of); });

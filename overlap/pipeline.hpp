@@ -20,8 +20,8 @@ namespace gradwire::overlap {
 //! launched yet.
 class pipeline {
  public:
-  //! `record` may be null.
-  pipeline(model& of, exec const& on, timeline* record);
+  //! `patience`: how long the producer of a gradient may take once its bucket was launched. `record` may be null.
+  pipeline(model& of, exec const& on, std::chrono::milliseconds patience, timeline* record);
 
   //! Enqueues all stages of bucket `number` behind `producers`; returns the point at which its means are in place. Does
   //! not block. `of` must stay until then.
@@ -49,6 +49,7 @@ class pipeline {
 
   model& model_;
   exec on_;
+  std::chrono::milliseconds patience_;
   timeline* timeline_;
   rollback rollback_;
   event step_done_;

@@ -38,16 +38,21 @@ struct bounded_event {
 // What outlives the reducer when a caller's stream still waits for its last step.
 struct shared_outcome {
   std::mutex mutex;
-  communicator* comm = nullptr;  // null once the reducer is gone
   std::exception_ptr failure;
   double exposed_seconds = 0;
   std::optional<timeline> record;
 
+  std::mutex comm_mutex;         // of its own: abort() may take a while, and nobody in backward should wait for it
+  communicator* comm = nullptr;  // null once the reducer is gone
+
   // Keeps the first failure and lets the other ranks know.
   void fail(std::exception_ptr why) noexcept {
-    std::scoped_lock const lock{mutex};
-    if (failure) return;
-    failure = std::move(why);
+    {
+      std::scoped_lock const lock{mutex};
+      if (failure) return;
+      failure = std::move(why);
+    }
+    std::scoped_lock const lock{comm_mutex};
     if (comm != nullptr) comm->abort();
   }
 };
@@ -93,7 +98,7 @@ struct reducer::impl {
     ready.resize(count);
     producers.resize(count);
     buckets = make_buckets(order);
-    pipeline.emplace(model, options.on, outcome->record ? &*outcome->record : nullptr);
+    pipeline.emplace(model, options.on, comm.timeout(), outcome->record ? &*outcome->record : nullptr);
     for (auto const& each : model.parameters()) raw_bytes_per_step += dense_bytes(each.count, comm.size());
   }
 
@@ -260,7 +265,7 @@ reducer::~reducer() {
     if (unwinding || impl_->failed()) impl_->comm.abort();
   }
   impl_->pipeline.reset();
-  std::scoped_lock const lock{impl_->outcome->mutex};
+  std::scoped_lock const lock{impl_->outcome->comm_mutex};
   impl_->outcome->comm = nullptr;
 }
 

@@ -8,6 +8,5 @@ export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
 export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1
 echo "== tests: $preset"
-# Tests that start several ranks want both cores: RUN_SERIAL keeps them apart, the others share.
 ctest --test-dir "$folder" --output-on-failure --parallel "${JOBS:-$(nproc)}" --no-tests=error \
   --output-junit junit.xml

@@ -6,11 +6,11 @@ namespace gradwire {
 
 transport_entry transport_gloo() {
   return {.name = "gloo",
-          .summary = "ranks are processes on one or several machines, over TCP",
+          .summary = "processes, on one or several machines",
           .unavailable =
               [] {
                 return has_gloo() ? std::string{}
-                                  : std::string{"built without Gloo: install libgloo-dev and build again"};
+                                  : std::string{"this build has no Gloo; install libgloo-dev and build again"};
               },
           .make =
               [](transport_options const& options) {

@@ -9,13 +9,7 @@
 namespace gradwire::inproc {
 
 group::group(std::size_t size, std::chrono::milliseconds timeout)
-    : timeout_{timeout},
-      calls_(size),
-      arrived_(size),
-      left_(size),
-      touching_(size),
-      deadlines_(size),
-      boxes_(size * size) {}
+    : timeout_{timeout}, calls_(size), arrived_(size), left_(size), touching_(size), deadlines_(size) {}
 
 void group::enter(std::size_t rank, call mine, then next) {
   std::unique_lock lock{mutex_};
@@ -136,7 +130,7 @@ void group::send(std::size_t from, std::size_t to, std::span<std::byte const> by
   std::unique_lock lock{mutex_};
   throw_if_failed();
   letter mine{bytes};
-  auto& box = boxes_[from * size() + to];
+  auto& box = boxes_[{from, to}];
   box.push_back(&mine);
   changed_.notify_all();
   try {
@@ -150,7 +144,7 @@ void group::send(std::size_t from, std::size_t to, std::span<std::byte const> by
 void group::recv(std::size_t to, std::size_t from, std::span<std::byte> bytes) {
   std::unique_lock lock{mutex_};
   throw_if_failed();
-  auto& box = boxes_[from * size() + to];
+  auto& box = boxes_[{from, to}];
   wait_for_peer(lock, "recv", from, [&] { return !box.empty(); });
   auto const sent = box.front()->bytes;
   if (sent.size() != bytes.size()) {

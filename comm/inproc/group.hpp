@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -87,7 +88,7 @@ class group {
   std::vector<clock::time_point> deadlines_;  // of the operation that each rank is in
   std::size_t arrivals_ = 0;
   std::size_t generation_ = 0;
-  std::vector<std::deque<letter*>> boxes_;  // [from · size + to]
+  std::map<std::pair<std::size_t, std::size_t>, std::deque<letter*>> boxes_;  // (from, to)
   std::optional<error> failure_;
   std::vector<std::weak_ptr<group>> children_;
 };

@@ -6,9 +6,9 @@ namespace gradwire {
 
 transport_entry transport_inproc() {
   return {.name = "inproc",
-          .summary = "ranks are threads of one process",
+          .summary = "threads of this process",
           .unavailable = [] { return std::string{}; },
-          .make_group = make_inproc_group};
+          .run = run_ranks};
 }
 
 }  // namespace gradwire

@@ -1,45 +1,26 @@
 #include "comm/reductions/elements.hpp"
 
-namespace gradwire::reductions {
+#include <gradwire/codec.hpp>
 
-void widen(const_elements in, std::size_t first, float scale, std::span<float> out) {
-  switch (in.type) {
-    case dtype::f32: {
-      auto const* const x = static_cast<float const*>(in.data) + first;
-      for (std::size_t i = 0; i < out.size(); ++i) out[i] = scale * x[i];
-      return;
-    }
-    case dtype::f16: {
-      auto const* const x = static_cast<f16 const*>(in.data) + first;
-      for (std::size_t i = 0; i < out.size(); ++i) out[i] = scale * to_float(x[i]);
-      return;
-    }
-    case dtype::bf16: {
-      auto const* const x = static_cast<bf16 const*>(in.data) + first;
-      for (std::size_t i = 0; i < out.size(); ++i) out[i] = scale * to_float(x[i]);
-      return;
-    }
-  }
+namespace gradwire::reductions {
+namespace {
+
+// Its payload is an array of f32, so that its encoder widens and its decoder narrows.
+codec const& f32_payload() {
+  static codec const none = codec::parse("none");
+  return none;
 }
 
-void narrow(std::span<float const> in, elements out, std::size_t first) {
-  switch (out.type) {
-    case dtype::f32: {
-      auto* const y = static_cast<float*>(out.data) + first;
-      for (std::size_t i = 0; i < in.size(); ++i) y[i] = in[i];
-      return;
-    }
-    case dtype::f16: {
-      auto* const y = static_cast<f16*>(out.data) + first;
-      for (std::size_t i = 0; i < in.size(); ++i) y[i] = to_f16(in[i]);
-      return;
-    }
-    case dtype::bf16: {
-      auto* const y = static_cast<bf16*>(out.data) + first;
-      for (std::size_t i = 0; i < in.size(); ++i) y[i] = to_bf16(in[i]);
-      return;
-    }
-  }
+}  // namespace
+
+void widen(exec const& on, const_elements in, std::size_t first, std::span<float> out) {
+  segment const part{.offset = first, .count = out.size()};
+  f32_payload().encode(on, in, {&part, 1}, {}, std::as_writable_bytes(out));
+}
+
+void narrow(exec const& on, std::span<float const> in, elements out, std::size_t first) {
+  segment const part{.offset = first, .count = in.size()};
+  f32_payload().decode(on, std::as_bytes(in), {&part, 1}, out);
 }
 
 void multiply(std::span<float> x, float scale) {

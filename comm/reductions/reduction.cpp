@@ -1,5 +1,6 @@
 #include <gradwire/reduction.hpp>
 
+#include <algorithm>
 #include <utility>
 
 #include <gradwire/error.hpp>
@@ -30,7 +31,9 @@ void reduction_base::check(reduction_call const& call) const {
                                             " gradients and was called with " +
                                             std::string{to_string(call.gradient.type)} + ": make one per dtype"};
   }
-  if (with_.feedback && call.residual == nullptr) {
+  bool const empty =
+      std::all_of(with_.segments.begin(), with_.segments.end(), [](segment const& each) { return each.count == 0; });
+  if (with_.feedback && !empty && call.residual == nullptr) {
     throw error{errc::invalid_argument,
                 "the method of this reduction has error feedback, so reduction_call::residual " +
                     std::string{"must point to a residual buffer that starts with zeros"}};

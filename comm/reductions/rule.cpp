@@ -13,8 +13,6 @@
 namespace gradwire {
 namespace {
 
-using reductions::trim;
-
 constexpr std::string_view arrow = "=>";
 constexpr char const* form =
     "a rule is CONDITION=>SPEC with the condition name~REGEX, ndim=N or min_numel=N, as in 'name~embed=>topk+ef'";
@@ -62,11 +60,11 @@ std::regex read_regex(std::string_view condition, std::string_view value) {
   }
 }
 
-std::size_t element_count(std::span<std::size_t const> shape) {
+}  // namespace
+
+std::size_t element_count(std::span<std::size_t const> shape) noexcept {
   return std::accumulate(shape.begin(), shape.end(), std::size_t{1}, std::multiplies<>{});
 }
-
-}  // namespace
 
 rule rule::parse(std::string_view text) {
   // The last arrow: a regular expression may hold one, a spec cannot.

@@ -14,8 +14,6 @@
 namespace gradwire {
 namespace {
 
-using reductions::trim;
-
 constexpr std::size_t most_warmup_steps = 1'000'000'000;
 constexpr std::string_view allowed_modifiers = "ef, via(REDUCTION), warmup(steps=N)";
 

@@ -5,15 +5,9 @@
 #include <optional>
 #include <string_view>
 
-namespace gradwire::reductions {
+#include "compressors/text.hpp"
 
-//! Without blanks at either end.
-[[nodiscard]] constexpr std::string_view trim(std::string_view text) {
-  constexpr std::string_view blanks = " \t\n\r";
-  std::size_t const begin = text.find_first_not_of(blanks);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(blanks) - begin + 1);
-}
+namespace gradwire::reductions {
 
 //! A whole number with nothing around it but blanks.
 [[nodiscard]] inline std::optional<std::size_t> parse_count(std::string_view text) {

@@ -112,8 +112,8 @@ file_board::file_board(fs::path folder, std::size_t rank, std::size_t size, cloc
     find_run(deadline);
   }
   take_place();
-  watcher_ = std::thread{[this] { run(); }};
   publish("machine/" + std::to_string(rank_), machine());
+  watcher_ = std::thread{[this] { run(); }};
 }
 
 file_board::~file_board() {

@@ -113,14 +113,26 @@ std::string first_host(std::string const& list) {
     auto const close = list.find(']', i);
     auto const end = list.find_first_of(",-]", i);
     if (close == std::string::npos || end == i + 1) {
-      throw error{errc::invalid_argument,
-                  "SLURM_JOB_NODELIST is '" + list + "': it must be a list of hosts such as node[01-04,07],login1"};
+      throw error{errc::invalid_argument, "the list of hosts (SLURM_STEP_NODELIST, SLURM_JOB_NODELIST) is '" + list +
+                                              "': it must be like node[01-04,07],login1"};
     }
     host += list.substr(i + 1, end - i - 1);
     i = close;
   }
-  if (host.empty()) throw error{errc::invalid_argument, "SLURM_JOB_NODELIST is '" + list + "' and names no host"};
+  if (host.empty())
+    throw error{errc::invalid_argument,
+                "the list of hosts (SLURM_STEP_NODELIST, SLURM_JOB_NODELIST) is '" + list + "' and names no host"};
   return host;
+}
+
+// The script of sbatch has SLURM_PROCID too, but is no step, or one of the numbers that Slurm keeps for itself.
+bool is_srun_step(env const& environment) {
+  constexpr std::uint32_t reserved = 0xfffffff0;
+  if (!environment.slurm_rank || !environment.slurm_step) return false;
+  std::string const& text = *environment.slurm_step;
+  std::uint32_t step = reserved;
+  auto const [end, failure] = std::from_chars(text.data(), text.data() + text.size(), step);
+  return failure == std::errc{} && end == text.data() + text.size() && step < reserved;
 }
 
 launch_info srun(env const& environment) {
@@ -131,7 +143,7 @@ launch_info srun(env const& environment) {
     result.rendezvous = from_master(environment);
     return result;
   }
-  auto const host = first_host(require("srun", "SLURM_JOB_NODELIST", environment.slurm_nodes));
+  auto const host = first_host(require("srun", "SLURM_STEP_NODELIST or SLURM_JOB_NODELIST", environment.slurm_nodes));
   auto const job = number("SLURM_JOB_ID", require("srun", "SLURM_JOB_ID", environment.slurm_job), 0, UINT32_MAX);
   // Ports below the range that Linux gives to outgoing connections.
   result.rendezvous = tcp(host, 20000 + job % 10000);
@@ -146,7 +158,7 @@ std::optional<launch_info> detect_launch(env const& environment) {
     result = torchrun(environment);
   } else if (environment.ompi_rank || environment.ompi_size) {
     result = mpirun(environment);
-  } else if (environment.slurm_rank) {
+  } else if (is_srun_step(environment)) {
     result = srun(environment);
   }
   if (result && environment.rendezvous) result->rendezvous = *environment.rendezvous;

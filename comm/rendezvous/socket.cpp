@@ -152,19 +152,22 @@ descriptor connect_to(host_and_port const& where, std::chrono::milliseconds time
     }
     if (is_self_connected(socket)) continue;
     fcntl(socket.get(), F_SETFL, fcntl(socket.get(), F_GETFL) & ~O_NONBLOCK);
-    int const on = 1;
-    setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    // A machine that vanished without a word is noticed after 15 + 5·3 s.
-    int const idle = 15;
-    int const interval = 3;
-    int const probes = 5;
-    setsockopt(socket.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-    setsockopt(socket.get(), IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
-    setsockopt(socket.get(), IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
-    setsockopt(socket.get(), IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+    stay_alert(socket);
     return socket;
   }
   return {};
+}
+
+void stay_alert(descriptor const& socket) {
+  int const on = 1;
+  int const idle = 15;
+  int const interval = 3;
+  int const probes = 5;
+  setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  setsockopt(socket.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  setsockopt(socket.get(), IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+  setsockopt(socket.get(), IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+  setsockopt(socket.get(), IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
 }
 
 std::string local_address_of(descriptor const& socket) {

@@ -50,6 +50,9 @@ struct host_and_port {
 //! One attempt. Invalid when nobody listens; throws errc::communicator for a name that does not resolve.
 [[nodiscard]] descriptor connect_to(host_and_port const& where, std::chrono::milliseconds timeout);
 
+//! For a connection whose other end may vanish without a word: sends at once, and notices after 15 + 5·3 s.
+void stay_alert(descriptor const& socket);
+
 //! Numeric addresses of this end of a connection; IPv4 in IPv6 comes as IPv4.
 [[nodiscard]] std::string local_address_of(descriptor const& socket);
 [[nodiscard]] bool is_loopback(std::string const& numeric_address);

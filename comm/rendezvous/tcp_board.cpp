@@ -47,7 +47,12 @@ tcp_board::tcp_board(std::string const& address, std::size_t rank, std::size_t s
   timeval const patience{10, 0};
   setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
   write(board_protocol::encode_join(static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(size)));
-  reader_ = std::thread{[this] { run(); }};
+  std::promise<void> closed;
+  closed_ = closed.get_future();
+  reader_ = std::thread{[this, closed = std::move(closed)]() mutable {
+    run();
+    closed.set_value();
+  }};
 }
 
 tcp_board::~tcp_board() {
@@ -55,10 +60,9 @@ tcp_board::~tcp_board() {
     write(board_protocol::encode(kind::goodbye, ""));
   } catch (error const&) {  // rank 0 is gone already
   }
-  // Rank 0 answers the goodbye by closing; a bound in case it cannot.
+  // Rank 0 answers the goodbye by closing.
   shutdown(socket_.get(), SHUT_WR);
-  timeval const patience{2, 0};
-  setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  if (closed_.wait_for(2s) != std::future_status::ready) shutdown(socket_.get(), SHUT_RD);  // rank 0 hangs
   reader_.join();
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <future>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -34,6 +35,7 @@ class tcp_board final : public board {
   descriptor socket_;
   std::mutex write_mutex_;
   std::thread reader_;
+  std::future<void> closed_;  // the reader is done
 };
 
 }  // namespace gradwire

@@ -1,8 +1,6 @@
 #include "comm/rendezvous/tcp_server.hpp"
 
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -116,8 +114,7 @@ void tcp_server::accept_all() {
     auto const strangers =
         std::count_if(connections_.begin(), connections_.end(), [](auto const& each) { return !each.joined; });
     if (static_cast<std::size_t>(strangers) >= most_strangers + size_) continue;
-    int const on = 1;
-    setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    stay_alert(socket);
     connection next;
     next.socket = std::move(socket);
     next.since = board::clock::now();

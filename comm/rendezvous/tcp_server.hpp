@@ -27,8 +27,6 @@ class tcp_server {
   tcp_server(tcp_server&&) = delete;
   tcp_server& operator=(tcp_server&&) = delete;
 
-  [[nodiscard]] std::uint16_t port() const { return port_of(listener_); }
-
  private:
   struct connection {
     descriptor socket;

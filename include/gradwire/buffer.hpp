@@ -14,6 +14,7 @@ class buffer {
   explicit buffer(std::size_t bytes, std::pmr::memory_resource* memory = std::pmr::get_default_resource());
   ~buffer();
   buffer(buffer&& other) noexcept;
+  //! Swaps: the memory that was here is freed with `other`.
   buffer& operator=(buffer&& other) noexcept;
   buffer(buffer const&) = delete;
   buffer& operator=(buffer const&) = delete;

@@ -163,6 +163,9 @@ class codec {
   [[nodiscard]] std::size_t encoded_bytes(std::size_t count) const { return entry_->encoded_bytes(params_, count); }
   [[nodiscard]] std::size_t encoded_bytes(std::span<segment const> segments) const;
 
+  // What they compute stands at codec_functions. `payload` must be encoded_bytes(segments) long: otherwise encoders
+  // throw errc::invalid_argument and decoders errc::corrupt_payload. Segments that begin off the granule are refused
+  // with errc::invalid_argument.
   void encode(exec const& on, const_elements in, std::span<segment const> segments, random_key key,
               std::span<std::byte> payload) const;
   void encode_with_feedback(exec const& on, const_elements grad, float* residual, std::span<segment const> segments,

@@ -71,6 +71,8 @@ class communicator {
   //! `in` holds sum(counts) elements, `out` counts[rank()]: the reduction of that rank's part.
   virtual work reduce_scatter(const_elements in, elements out, std::span<std::size_t const> counts, reduce_op op,
                               stream_ref stream) = 0;
+  //! Ends with the root's bytes on every rank. Here and below: throws errc::invalid_argument for a root or peer that is
+  //! no rank of the group, or is this rank where another is due.
   virtual work broadcast(std::span<std::byte> inout, std::size_t root, stream_ref stream) = 0;
   //! A send matches the receive of equal size that its peer issues in the same order.
   virtual work send(std::span<std::byte const> in, std::size_t peer, stream_ref stream) = 0;

@@ -20,10 +20,11 @@ struct env {
   std::optional<std::string> ompi_local_size;       //!< OMPI_COMM_WORLD_LOCAL_SIZE: ranks on this machine
   std::optional<std::string> ompi_job;              //!< PMIX_NAMESPACE: names the mpirun job
   std::optional<std::string> slurm_rank;            //!< SLURM_PROCID (srun)
+  std::optional<std::string> slurm_step;            //!< SLURM_STEP_ID
   std::optional<std::string> slurm_size;            //!< SLURM_NTASKS
   std::optional<std::string> slurm_local_rank;      //!< SLURM_LOCALID
   std::optional<std::string> slurm_job;             //!< SLURM_JOB_ID
-  std::optional<std::string> slurm_nodes;           //!< SLURM_JOB_NODELIST or SLURM_NODELIST
+  std::optional<std::string> slurm_nodes;           //!< SLURM_STEP_NODELIST or SLURM_JOB_NODELIST
   std::optional<std::string> rendezvous;            //!< GRADWIRE_RENDEZVOUS: tcp://host:port or file:///folder
   std::optional<std::string> interface;             //!< GRADWIRE_INTERFACE: network interface that Gloo binds to
   std::optional<std::string> cuda_visible_devices;  //!< CUDA_VISIBLE_DEVICES, for `gradwire doctor`

@@ -9,7 +9,8 @@
 
 namespace gradwire {
 
-//! A group whose ranks are threads of this process. Element r is rank r's end.
+//! A group whose ranks are threads of this process. Element r is rank r's end. Throws errc::invalid_argument when
+//! `size` or `timeout` is not above 0.
 [[nodiscard]] std::vector<std::unique_ptr<communicator>> make_inproc_group(
     std::size_t size, std::chrono::milliseconds timeout = default_timeout);
 

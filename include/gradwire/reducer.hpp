@@ -61,6 +61,8 @@ struct reducer_stats {
 //! exception from synchronize() the reducer and its communicator are unusable.
 class reducer {
  public:
+  //! `comm` must outlive the reducer. Also throws errc::invalid_argument for options out of range and for parameters
+  //! without a name or with the same one.
   reducer(communicator& comm, std::vector<parameter> parameters, reducer_options options);
   //! Waits for what was launched; when a step failed, or an exception is on its way in the middle of one, aborts the
   //! communicator first, so that no rank waits. Never throws.

@@ -23,7 +23,7 @@ struct owner_residual {
 //! One call's data.
 struct reduction_call {
   elements gradient;  //!< base of the buffer that segments index; ends with the mean over ranks, equal on all ranks
-  float* residual = nullptr;  //!< base of the worker residual; null without error feedback
+  float* residual = nullptr;  //!< base of the worker residual; null without error feedback or elements
   random_key key;             //!< equal on all ranks; the reduction gives each rank and stage its own numbers
 };
 
@@ -61,7 +61,7 @@ class reduction {
 //! All stages on one stream, in order. Does not synchronise.
 void all_reduce_mean(reduction& how, exec const& on, reduction_call const& call);
 
-//! Bytes that a rank sends to average `count` f32 numbers by the dense algorithm: 2(n−1)/n·4·count.
+//! Bytes that a rank sends to average `count` numbers of `type` by the dense algorithm: 2(n−1)/n·size_of(type)·count.
 [[nodiscard]] double dense_bytes(std::size_t count, std::size_t ranks, dtype type = dtype::f32);
 
 }  // namespace gradwire

@@ -31,13 +31,19 @@ struct parameter_shape {
   std::span<std::size_t const> shape;  //!< empty for a scalar
 };
 
+//! Elements of a tensor of this shape.
+[[nodiscard]] std::size_t element_count(std::span<std::size_t const> shape) noexcept;
+
 //! `condition=>spec`; condition: `name~REGEX` (ECMAScript, found anywhere in the name), `ndim=N`, or `min_numel=N` (at
 //! least N elements).
 struct rule {
   std::string condition;
   gradwire::spec spec;
 
+  //! Throws errc::invalid_argument, which says what is wrong: the form, the condition, the regular expression, the
+  //! spec.
   [[nodiscard]] static rule parse(std::string_view text);
+  //! Throws errc::invalid_argument for a condition that parse() would refuse.
   [[nodiscard]] bool matches(parameter_shape const& parameter) const;
   [[nodiscard]] std::string text() const;
 };

@@ -20,6 +20,8 @@ struct stream_ref {
 
 //! How long a host thread waits for another before it gives up, unless told otherwise.
 inline constexpr std::chrono::milliseconds default_timeout{300'000};
+//! For a wait whose end is certain, because all that it waits for has limits of its own.
+inline constexpr std::chrono::milliseconds no_timeout = std::chrono::milliseconds::max();
 
 //! A point in a stream. A default-constructed event counts as reached. Copies share the same point.
 //! If a task before the point failed, the point carries that failure: whoever waits for it, host or stream, gets it.
@@ -36,7 +38,7 @@ class event {
   struct state;
 
  private:
-  friend void wait(stream_ref, event const&);
+  friend void wait(stream_ref, event const&, std::chrono::milliseconds);
   std::shared_ptr<state> state_;
 };
 
@@ -66,8 +68,9 @@ class host_stream {
 //! Throws errc::unsupported for a CUDA stream.
 void enqueue(stream_ref stream, std::function<void()> task);
 
-//! Makes `stream` wait for `point` without blocking the caller; the null stream blocks the caller.
-void wait(stream_ref stream, event const& point);
+//! Makes `stream` wait for `point` without blocking the caller; the null stream blocks the caller. A host stream that
+//! waits for longer than `timeout` has failed with errc::timeout.
+void wait(stream_ref stream, event const& point, std::chrono::milliseconds timeout = default_timeout);
 
 //! Blocks until everything enqueued on `stream` so far is done; rethrows and clears the first failure. Throws
 //! errc::timeout.

@@ -2,11 +2,11 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include <gradwire/communicator.hpp>
 
@@ -30,15 +30,17 @@ struct transport_entry {
   std::string (*unavailable)() = nullptr;
   //! Joins a group whose ranks are processes; null for a transport whose ranks are threads.
   std::unique_ptr<communicator> (*make)(transport_options const& options) = nullptr;
-  //! All ends of a group whose ranks are threads of this process; null for a transport whose ranks are processes.
-  std::vector<std::unique_ptr<communicator>> (*make_group)(std::size_t size,
-                                                           std::chrono::milliseconds timeout) = nullptr;
+  //! Runs `body` once per rank, on threads of this process, and rethrows what failed first; null for a transport whose
+  //! ranks are processes.
+  void (*run)(std::size_t size, std::function<void(communicator&)> const& body,
+              std::chrono::milliseconds timeout) = nullptr;
 };
 
 //! Every transport of this build, in order of name.
 [[nodiscard]] std::span<transport_entry const> transports();
 
-//! Throws errc::invalid_argument that lists the names.
+//! Throws errc::invalid_argument that lists the names, and errc::unsupported with the reason and the mend when this
+//! build or machine cannot use it.
 [[nodiscard]] transport_entry const& find_transport(std::string_view name);
 
 }  // namespace gradwire

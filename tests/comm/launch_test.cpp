@@ -32,6 +32,7 @@ env mpirun() {
 env srun() {
   env made;
   made.slurm_rank = "5";
+  made.slurm_step = "0";
   made.slurm_size = "8";
   made.slurm_local_rank = "1";
   made.slurm_job = "123456";
@@ -121,6 +122,17 @@ TEST(Launch, SrunTakesTheFirstHostAndAPortFromTheJob) {
   EXPECT_EQ(place->rank, 5U);
   EXPECT_EQ(place->world, 8U);
   EXPECT_EQ(place->rendezvous, "tcp://node03:23456");  // 20000 + 123456 modulo 10000
+}
+
+TEST(Launch, TheScriptOfAnSbatchJobIsNoRank) {
+  for (auto const* const step : {"", "batch", "4294967291"}) {  // SLURM_BATCH_SCRIPT is 0xfffffffb in slurm.h
+    auto script = srun();
+    script.slurm_step = step;
+    EXPECT_FALSE(detect_launch(script)) << step;
+  }
+  auto without = srun();
+  without.slurm_step.reset();
+  EXPECT_FALSE(detect_launch(without));
 }
 
 TEST(Launch, EveryFormOfSlurmHostListIsRead) {

@@ -16,6 +16,7 @@
 
 #include "comm/rendezvous/board.hpp"
 #include "comm/rendezvous/socket.hpp"
+#include "comm/rendezvous/tcp_board.hpp"
 #include "tests/comm/worlds.hpp"
 
 namespace gradwire::test {
@@ -194,6 +195,12 @@ TEST(TcpRendezvous, SurvivesWhoeverElseKnocks) {
       if (stranger.valid()) static_cast<void>(::send(stranger.get(), garbage.data(), garbage.size(), MSG_NOSIGNAL));
     }
   });
+}
+
+TEST(TcpRendezvous, IsLeftEvenWhenRankZeroHangs) {
+  // The kernel takes the connection; nobody ever reads or answers.
+  auto const hanging = listen_on({"127.0.0.1", 0});
+  { tcp_board const board{tcp(port_of(hanging)), 1, 2, board::clock::now() + patience}; }
 }
 
 TEST(TcpRendezvous, APortInUseIsNamedWithItsHolder) {

@@ -122,15 +122,15 @@ TEST(Expects, ThrowsTheTextAndTheCallersLine) {
 TEST(Env, ReadsTheVariablesByName) {
   setenv("SLURM_PROCID", "7", 1);
   setenv("GRADWIRE_RENDEZVOUS", "", 1);
-  unsetenv("SLURM_JOB_NODELIST");
-  setenv("SLURM_NODELIST", "n[1-2]", 1);
+  unsetenv("SLURM_STEP_NODELIST");
+  setenv("SLURM_JOB_NODELIST", "n[1-2]", 1);
   unsetenv("WORLD_SIZE");
   auto const values = env::read();
   EXPECT_EQ(values.slurm_rank, "7");
   EXPECT_EQ(values.rendezvous, "");  // set and empty is not unset
   EXPECT_EQ(values.slurm_nodes, "n[1-2]");
   EXPECT_EQ(values.world_size, std::nullopt);
-  setenv("SLURM_JOB_NODELIST", "m1", 1);
+  setenv("SLURM_STEP_NODELIST", "m1", 1);
   EXPECT_EQ(env::read().slurm_nodes, "m1");
 }
 

@@ -307,6 +307,19 @@ TEST(Reducer, WarmsUpDenseAndStartsResidualsAfterwards) {
   });
 }
 
+TEST(Reducer, WarmsUpByTheSameHandsThatSumLater) {
+  run_ranks(3, [&](communicator& comm) {
+    auto const collectives_of_a_step = [&](char const* method) {
+      auto const parameters = toy_parameters();
+      reducer with{comm, parameters, {.method = spec::parse(method)}};
+      toy_step(with, parameters, comm.rank(), 0);
+      return with.stats().collectives;
+    };
+    EXPECT_EQ(collectives_of_a_step("onebit+ef+warmup(steps=3)"), collectives_of_a_step("none+via(two_shot)"));
+    EXPECT_EQ(collectives_of_a_step("bf16+warmup(steps=3)"), collectives_of_a_step("bf16"));
+  });
+}
+
 TEST(Reducer, FollowsRulesAndLeavesSmallParametersDense) {
   run_ranks(2, [&](communicator& comm) {
     auto const parameters = toy_parameters();

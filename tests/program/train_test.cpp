@@ -120,6 +120,8 @@ TEST(Train, ResumedFromItsCheckpointEqualsAnUninterruptedRun) {
     auto const resumed = read_json_lines(folder / "m");
     EXPECT_EQ(resumed.back()["parameters_crc32"], whole.back()["parameters_crc32"]);
     EXPECT_EQ(resumed.back()["steps"], 9);
+    EXPECT_EQ(resumed.front()["event"], "start");
+    EXPECT_FALSE(resumed.front().contains("resumed_at"));
     EXPECT_EQ(resumed.back()["wire_bytes"], whole.back()["wire_bytes"]);
     std::vector<record> steps;
     for (record const& one : resumed) {

@@ -156,7 +156,7 @@ sleep 300 & echo $! > "$4.part"; mv "$4.part" "$4"; sleep 300
 
 TEST_F(Ab, StopsARunThatTakesTooLong) {
   folder_.write("script", "sleep 300\n");
-  EXPECT_EQ(ab({"--arm", "slow", "--seeds", "1", "--timeout", "0.2", "--jobs", "2"}), 1) << out();
+  EXPECT_EQ(ab({"--arm", "slow", "--seeds", "1", "--run-timeout", "0.2", "--jobs", "2"}), 1) << out();
   EXPECT_TRUE(said("stopped after 0.2 seconds")) << out();
 }
 

@@ -64,12 +64,6 @@ TEST(BreakEven, LeavesEmptyGradientsOut) {
   EXPECT_EQ(break_even_bytes(std::array<duel, 2>{{{0, 9, 2}, {4, 1, 2}}}), 4U);
 }
 
-TEST(ParetoFront, HoldsWhatNothingElseBeats) {
-  // (error, time): b is beaten by a in both; d ties with c in time and loses in error; the copy of a is left out.
-  std::array<trade_off, 5> const points{{{0.1, 1}, {0.2, 2}, {0.05, 3}, {0.06, 3}, {0.1, 1}}};
-  EXPECT_EQ(pareto_front(points), (std::vector<std::size_t>{0, 2}));
-}
-
 case_result case_of(std::string spec, std::string reduction, std::size_t count, double time_us) {
   case_result one;
   one.transport = "inproc";

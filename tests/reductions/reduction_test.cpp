@@ -376,7 +376,8 @@ TEST(MakeReduction, RefusesWhatCannotWork) {
   unknown.via = "ring";
   EXPECT_NE(text_of([&] { static_cast<void>(make_reduction(*group[0], unknown, {}, dtype::f32)); }).find("two_shot"),
             std::string::npos);
-  auto const reduction = make_reduction(*group[0], spec::parse("f16+ef"), {}, dtype::f32);
+  std::array<segment, 1> const one{{{.count = 1}}};
+  auto const reduction = make_reduction(*group[0], spec::parse("f16+ef"), one, dtype::f32);
   std::array<float, 1> memory{};
   EXPECT_NE(text_of([&] {
               reduction->enqueue(0, {}, {{memory.data()}, nullptr, {}});

@@ -271,7 +271,7 @@ void add_run_options(CLI::App& command, ab_options& options) {
       ->capture_default_str();
   command.add_flag("--resume", options.resume, "keep finished runs in DIR and run only what is missing");
   command.add_flag("--shell", options.shell, "run COMMAND by sh -c; filled-in values are quoted");
-  command.add_option("--timeout", options.timeout_seconds, "longest time of one run")
+  command.add_option("--run-timeout", options.timeout_seconds, "longest time of one run")
       ->type_name("SECONDS")
       ->check(CLI::Range(0.001, 1e7))
       ->capture_default_str();

@@ -101,7 +101,10 @@ std::optional<double> chosen(std::vector<eval_point> const& evals, pick choice) 
 
 std::string missing_metric(metrics const& found, std::string_view metric) {
   if (found.other_metrics.empty()) {
-    return fmt::format("it wrote no eval record; '{}' was expected, see \"metrics file\" in the contract", metric);
+    return fmt::format(
+        "it wrote no eval record; expected are lines like "
+        "{{\"event\":\"eval\",\"step\":50,\"metric\":\"{}\",\"value\":0.9}}",
+        metric);
   }
   return fmt::format("it wrote no eval record of '{}', only of {}: choose one with --metric", metric,
                      fmt::join(found.other_metrics, ", "));

@@ -15,6 +15,9 @@ namespace {
 
 using clock = std::chrono::steady_clock;
 
+// Longer than a run gives its own ranks, so that it can tidy up behind them.
+constexpr std::chrono::seconds grace{8};
+
 struct running_run {
   run what;
   clock::time_point started;
@@ -27,7 +30,7 @@ class pool {
   pool(schedule_options const& options, std::string_view metric) : options_{options}, metric_{metric} {}
   pool(pool const&) = delete;
   pool& operator=(pool const&) = delete;
-  ~pool() { stop_all(processes_); }
+  ~pool() { stop_all(processes_, grace); }
 
   [[nodiscard]] std::size_t size() const noexcept { return runs_.size(); }
 
@@ -65,9 +68,9 @@ class pool {
 
  private:
   run overdue(std::size_t index) {
-    stop_all(std::span{processes_}.subspan(index, 1));
+    stop_all(std::span{processes_}.subspan(index, 1), grace);
     double const limit = std::chrono::duration<double>(options_.run_timeout).count();
-    return conclude_at(index, fmt::format("stopped after {:g} seconds, the --timeout of a run", limit));
+    return conclude_at(index, fmt::format("stopped after {:g} seconds, the --run-timeout", limit));
   }
 
   run conclude_at(std::size_t index, std::string const& end_text) {

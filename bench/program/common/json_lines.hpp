@@ -32,7 +32,6 @@ class json_lines {
   //! Throws program_error (a full disk, a closed pipe) that names the path and the reason.
   void write(record const& line);
   [[nodiscard]] bool open() const noexcept { return fd_ >= 0; }
-  [[nodiscard]] bool on_standard_output() const noexcept { return path_ == "-"; }
 
  private:
   std::string path_;

@@ -12,9 +12,8 @@
 #include <CLI/CLI.hpp>
 
 #include <gradwire/error.hpp>
-#include <gradwire/gloo.hpp>
-#include <gradwire/inproc.hpp>
 #include <gradwire/launch.hpp>
+#include <gradwire/transport.hpp>
 
 #include "program/common/console.hpp"
 #include "program/common/interrupt.hpp"
@@ -30,11 +29,12 @@ constexpr std::chrono::seconds grace_after_failure{10};
 // A folder of its own for each launch: where its ranks meet, and where their error lines wait.
 class meeting_place {
  public:
+  meeting_place() { std::filesystem::create_directory(folder_ / "meet"); }
+
   [[nodiscard]] std::string rendezvous() const { return "file://" + (folder_ / "meet").string(); }
   [[nodiscard]] std::filesystem::path errors(std::size_t rank) const {
     return folder_ / fmt::format("rank{}.err", rank);
   }
-  void prepare() const { std::filesystem::create_directory(folder_ / "meet"); }
 
  private:
   temporary_directory folder_;
@@ -100,6 +100,18 @@ exit_code explain(failure const& what, std::vector<process> const& running, meet
 
 }  // namespace
 
+std::string transport_help() {
+  std::vector<std::string> lines;
+  for (transport_entry const& each : transports()) lines.push_back(fmt::format("{}: {}", each.name, each.summary));
+  return fmt::format("{}", fmt::join(lines, "; "));
+}
+
+CLI::Validator known_transport() {
+  std::vector<std::string> names;
+  for (transport_entry const& each : transports()) names.emplace_back(each.name);
+  return CLI::IsMember(names);
+}
+
 void add_world_options(CLI::App& command, world_options& options) {
   command
       .add_option_function<std::size_t>(
@@ -112,10 +124,10 @@ void add_world_options(CLI::App& command, world_options& options) {
       ->type_name("N")
       ->default_str("4; under a launcher: its world")
       ->check(CLI::Range(1, 4096));
-  command.add_option("--transport", options.transport, "gloo: processes; inproc: threads of this process")
+  command.add_option("--transport", options.transport, transport_help())
       ->type_name("NAME")
       ->capture_default_str()
-      ->check(CLI::IsMember({"gloo", "inproc", "mpi", "nccl"}));
+      ->check(known_transport());
   add_timeout_option(command, options.timeout_ms);
 }
 
@@ -129,7 +141,6 @@ bool is_first_rank() {
 exit_code launch_ranks(std::vector<std::string> const& arguments, std::size_t ranks) {
   signal_guard const guard;
   meeting_place const meet;
-  meet.prepare();
   std::vector<process> running;
   running.reserve(ranks);
   std::vector<std::string> command{self_executable()};
@@ -151,19 +162,20 @@ exit_code launch_ranks(std::vector<std::string> const& arguments, std::size_t ra
 std::unique_ptr<communicator> join_world(world_options const& options) {
   auto const launch = detect_launch();
   expects(launch.has_value(), "join_world: this process is not a launched rank");
-  if (options.transport != "gloo") {
-    throw error{errc::unsupported, fmt::format("--transport {} under {}: this build joins worlds over gloo only",
-                                               options.transport, launch->launcher)};
+  transport_entry const& transport = find_transport(options.transport);
+  if (transport.make == nullptr) {
+    throw error{errc::unsupported, fmt::format("--transport {} under {}: its ranks are {}, but {} started processes",
+                                               transport.name, launch->launcher, transport.summary, launch->launcher)};
   }
   if (options.ranks_given && options.ranks != launch->world) {
     throw error{errc::invalid_argument, fmt::format("--ranks {} under {}, which started {} ranks: leave --ranks out",
                                                     options.ranks, launch->launcher, launch->world)};
   }
-  return make_gloo({.rank = launch->rank,
-                    .size = launch->world,
-                    .rendezvous = launch->rendezvous,
-                    .interface = env::get().interface.value_or(""),
-                    .timeout = options.timeout()});
+  return transport.make({.rank = launch->rank,
+                         .size = launch->world,
+                         .rendezvous = launch->rendezvous,
+                         .interface = env::get().interface.value_or(""),
+                         .timeout = options.timeout()});
 }
 
 exit_code run_world(world_options const& options, context const& ctx,
@@ -173,9 +185,10 @@ exit_code run_world(world_options const& options, context const& ctx,
     auto const comm = join_world(options);
     return body(*comm);
   }
-  if (options.transport == "inproc") {
+  transport_entry const& transport = find_transport(options.transport);
+  if (transport.run != nullptr) {
     std::atomic<int> worst{0};
-    run_ranks(
+    transport.run(
         options.ranks,
         [&](communicator& comm) {
           int const status = static_cast<int>(body(comm));
@@ -184,16 +197,6 @@ exit_code run_world(world_options const& options, context const& ctx,
         },
         options.timeout());
     return static_cast<exit_code>(worst.load());
-  }
-  if (options.transport != "gloo") {
-    throw error{errc::unsupported,
-                fmt::format("--transport {} is not in this build: use gloo (processes) or inproc (threads)",
-                            options.transport)};
-  }
-  if (!has_gloo()) {
-    throw error{errc::unsupported,
-                "this build has no Gloo: install libgloo-dev and build again, or use "
-                "--transport inproc"};
   }
   return launch_ranks({ctx.arguments.begin() + 1, ctx.arguments.end()}, options.ranks);
 }

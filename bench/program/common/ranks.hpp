@@ -13,7 +13,8 @@
 
 namespace CLI {
 class App;
-}
+class Validator;
+}  // namespace CLI
 
 namespace gradwire::program {
 
@@ -21,11 +22,14 @@ namespace gradwire::program {
 struct world_options {
   std::size_t ranks = 4;
   bool ranks_given = false;
-  std::string transport = "gloo";  //!< "gloo" or "inproc"; others are refused by name
+  std::string transport = "gloo";  //!< the name of a transport
   std::size_t timeout_ms = static_cast<std::size_t>(default_timeout.count());
   [[nodiscard]] std::chrono::milliseconds timeout() const { return std::chrono::milliseconds{timeout_ms}; }
 };
 void add_world_options(CLI::App& command, world_options& options);
+//! For a command's own `--transport`.
+[[nodiscard]] std::string transport_help();
+[[nodiscard]] CLI::Validator known_transport();
 
 //! True in a process that is one rank of a world that somebody else started: torchrun, mpirun, srun, or launch_ranks.
 [[nodiscard]] bool is_launched_rank();
@@ -39,12 +43,13 @@ void add_world_options(CLI::App& command, world_options& options);
 //! rank that failed and how it ended, interrupted_error after Ctrl-C. No process outlives the call. Main thread only.
 exit_code launch_ranks(std::vector<std::string> const& arguments, std::size_t ranks);
 
-//! This launched rank's end of the world. Throws errc::invalid_argument when `options.ranks` was given and differs.
+//! This launched rank's end of the world. Throws errc::invalid_argument when `options.ranks` was given and differs, and
+//! errc::unsupported for a transport whose ranks are threads.
 [[nodiscard]] std::unique_ptr<communicator> join_world(world_options const& options);
 
-//! Runs `body` on every rank: here, when this is a launched rank; on threads of this process (inproc); or in processes
-//! of this program started with the same command line (gloo; this process then only supervises). Returns the highest
-//! status of the ranks in this process. Holds a signal_guard: `body` polls throw_if_interrupted().
+//! Runs `body` on every rank: here, when this is a launched rank; on threads of this process; or in processes of this
+//! program started with the same command line, which this process then only supervises: as the transport wants it.
+//! Returns the highest status of the ranks in this process. Holds a signal_guard: `body` polls throw_if_interrupted().
 exit_code run_world(world_options const& options, context const& ctx,
                     std::function<exit_code(communicator&)> const& body);
 

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include <gradwire/transport.hpp>
+
 #include "program/common/json_lines.hpp"
 
 namespace gradwire::program {
@@ -36,8 +38,8 @@ struct doctor_options {
 [[nodiscard]] finding check_launch();
 [[nodiscard]] finding check_local_rank();
 [[nodiscard]] finding check_interfaces();
-[[nodiscard]] finding check_inproc(doctor_options const& options);
-[[nodiscard]] finding check_gloo(doctor_options const& options);
+//! A real all-reduce.
+[[nodiscard]] finding check_transport(transport_entry const& transport, doctor_options const& options);
 [[nodiscard]] std::vector<finding> check_gpu();
 //! Bytes a second of a link below which each default method beats dense f32; see break_even_definition.
 [[nodiscard]] std::vector<finding> check_break_even(doctor_options const& options);

@@ -53,8 +53,7 @@ exit_code run_doctor(doctor_command_options const& options) {
   report.say(check_launch());
   report.say(check_local_rank());
   report.say(check_interfaces());
-  report.say(check_inproc(options));
-  report.say(check_gloo(options));
+  for (transport_entry const& transport : transports()) report.say(check_transport(transport, options));
   for (finding const& line : check_gpu()) report.say(line);
   for (finding const& line : check_break_even(options)) report.say(line);
   return report.end();

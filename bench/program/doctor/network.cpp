@@ -12,15 +12,12 @@
 #include <cstdlib>
 #include <exception>
 #include <fstream>
-#include <optional>
 #include <thread>
 
 #include <fmt/format.h>
 
 #include <gradwire/env.hpp>
 #include <gradwire/error.hpp>
-#include <gradwire/gloo.hpp>
-#include <gradwire/inproc.hpp>
 
 #include "program/common/console.hpp"
 #include "program/common/temporary_directory.hpp"
@@ -73,12 +70,13 @@ struct measured {
   bool right = true;
 };
 
+constexpr std::size_t ranks = 2;
 constexpr std::size_t large_count = std::size_t{4} << 20;
 
 // A real all-reduce, checked: rank r brings r + 1 everywhere.
 measured all_reduce(communicator& comm) {
-  auto const ranks = static_cast<float>(comm.size());
-  float const expected = ranks * (ranks + 1) / 2;
+  auto const all = static_cast<float>(comm.size());
+  float const expected = all * (all + 1) / 2;
   measured result;
   std::vector<float> data(large_count);
   for (std::size_t const count : {std::size_t{1}, large_count}) {
@@ -97,7 +95,7 @@ measured all_reduce(communicator& comm) {
   return result;
 }
 
-finding judged(std::string name, measured const& result, std::size_t ranks) {
+finding judged(std::string name, measured const& result) {
   finding line{.check = std::move(name)};
   line.text = fmt::format("{} ranks: all-reduce of 4 bytes in {}, of 16 MiB at {:.3g} GB/s", ranks,
                           format_seconds(result.small_seconds), result.large_gbps);
@@ -110,28 +108,41 @@ finding judged(std::string name, measured const& result, std::size_t ranks) {
   return line;
 }
 
-// Two ranks of one process over real sockets.
-measured gloo_on_threads(doctor_options const& options, std::string const& rendezvous) {
-  constexpr std::size_t ranks = 2;
+measured over_threads(transport_entry const& transport, std::chrono::milliseconds timeout) {
+  measured result;
+  transport.run(
+      ranks,
+      [&](communicator& comm) {
+        measured const mine = all_reduce(comm);
+        if (comm.rank() == 0) result = mine;
+      },
+      timeout);
+  return result;
+}
+
+// A transport whose ranks are processes serves as well between two threads.
+measured over_processes(transport_entry const& transport, std::chrono::milliseconds timeout) {
+  temporary_directory const folder;
   std::array<std::exception_ptr, ranks> failures;
   measured result;
-  std::vector<std::thread> threads;
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    threads.emplace_back([&, rank] {
-      try {
-        auto const comm = make_gloo({.rank = rank,
-                                     .size = ranks,
-                                     .rendezvous = rendezvous,
-                                     .interface = env::get().interface.value_or(""),
-                                     .timeout = std::chrono::milliseconds{options.timeout_ms}});
-        measured const mine = all_reduce(*comm);
-        if (rank == 0) result = mine;
-      } catch (...) {
-        failures[rank] = std::current_exception();
-      }
-    });
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      threads.emplace_back([&, rank] {
+        try {
+          auto const comm = transport.make({.rank = rank,
+                                            .size = ranks,
+                                            .rendezvous = "file://" + folder.path().string(),
+                                            .interface = env::get().interface.value_or(""),
+                                            .timeout = timeout});
+          measured const mine = all_reduce(*comm);
+          if (rank == 0) result = mine;
+        } catch (...) {
+          failures[rank] = std::current_exception();
+        }
+      });
+    }
   }
-  for (std::thread& one : threads) one.join();
   for (auto const& failure : failures) {
     if (failure) std::rethrow_exception(failure);
   }
@@ -173,46 +184,25 @@ finding check_interfaces() {
   return result;
 }
 
-finding check_inproc(doctor_options const& options) {
+finding check_transport(transport_entry const& transport, doctor_options const& options) {
+  finding line{.check = std::string{transport.name}};
+  line.text = transport.unavailable();
+  if (!line.text.empty()) {
+    line.how = severity::info;
+    return line;
+  }
+  std::chrono::milliseconds const timeout{options.timeout_ms};
   try {
-    measured result;
-    run_ranks(
-        2,
-        [&](communicator& comm) {
-          measured const mine = all_reduce(comm);
-          if (comm.rank() == 0) result = mine;
-        },
-        std::chrono::milliseconds{options.timeout_ms});
-    return judged("inproc", result, 2);
+    return judged(line.check,
+                  transport.run != nullptr ? over_threads(transport, timeout) : over_processes(transport, timeout));
   } catch (std::exception const& failure) {
-    return {.how = severity::failure,
-            .check = "inproc",
-            .text = failure.what(),
-            .mend = "report this: it needs threads only"};
-  }
-}
-
-finding check_gloo(doctor_options const& options) {
-  if (!has_gloo()) {
-    return {.how = severity::info,
-            .check = "gloo",
-            .text = "not in this build",
-            .mend = "install libgloo-dev and build again; until then use --transport inproc"};
-  }
-  std::optional<temporary_directory> folder;
-  try {
-    folder.emplace();
-  } catch (std::exception const&) {
-    return {.how = severity::failure, .check = "gloo", .text = "no temporary folder to meet in", .mend = "set TMPDIR"};
-  }
-  try {
-    return judged("gloo", gloo_on_threads(options, "file://" + folder->path().string()), 2);
-  } catch (std::exception const& failure) {
-    return {
-        .how = severity::failure,
-        .check = "gloo",
-        .text = failure.what(),
-        .mend = "set GRADWIRE_INTERFACE to an interface of the line above; a firewall must let local ports through"};
+    line.how = severity::failure;
+    line.text = failure.what();
+    line.mend = transport.run != nullptr
+                    ? "report this: it needs threads only"
+                    : "TMPDIR must name a folder that can be written, GRADWIRE_INTERFACE (if set) an interface of the "
+                      "line above, and a firewall must let local ports through";
+    return line;
   }
 }
 

@@ -11,8 +11,6 @@
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
-#include <gradwire/gloo.hpp>
-
 #include "program/common/console.hpp"
 #include "program/common/context.hpp"
 #include "program/common/ranks.hpp"
@@ -48,10 +46,10 @@ void add_options(CLI::App& command, sweep::sweep_options& options) {
   command.add_option("--reduction", options.reductions, "how they average: auto leaves it to the spec")
       ->type_name("NAME ...")
       ->default_str("auto");
-  command.add_option("--transport", options.transports, "gloo: processes; inproc: threads of this process")
+  command.add_option("--transport", options.transports, transport_help())
       ->type_name("NAME ...")
       ->default_str("gloo")
-      ->check(CLI::IsMember({"gloo", "inproc"}));
+      ->check(known_transport());
   command.add_option("--ranks", options.ranks, "numbers of workers")
       ->type_name("N ...")
       ->default_str("2; under a launcher: its world")

@@ -39,7 +39,7 @@ class averaging {
     }
     memory_ = buffer{input_.size()};
     gradient_ = memory_.bytes();
-    if (feedback_) residual_.resize(std::max<std::size_t>(count, 1));
+    if (feedback_) residual_.resize(count);
   }
 
   case_result run() {

@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "embedded/sweep_js.hpp"
+#include "program/common/console.hpp"
 #include "program/report/page.hpp"
 
 namespace gradwire::program::sweep {
@@ -53,14 +54,6 @@ constexpr char const* raw_body = R"(
 </section>
 )";
 
-std::string size_text(std::size_t bytes) {
-  constexpr char const* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  auto value = static_cast<double>(bytes);
-  std::size_t unit = 0;
-  for (; value >= 1024 && unit < 4; ++unit) value /= 1024;
-  return fmt::format("{:.4g} {}", value, units[unit]);
-}
-
 // What came out, in a sentence or two.
 std::string lede_of(std::vector<case_result> const& results) {
   std::size_t wrong = 0;
@@ -71,7 +64,8 @@ std::string lede_of(std::vector<case_result> const& results) {
     return a.last_speedup < b.last_speedup;
   });
   if (best != found.end()) {
-    std::string const where = fmt::format("At {}, the largest size, ", size_text(best->last_bytes));
+    std::string const where =
+        fmt::format("At {}, the largest size, ", format_bytes(static_cast<double>(best->last_bytes)));
     text = best->last_speedup > 1 ? fmt::format("{}{} is {:.2f} times as fast as dense over {}. ", where, best->spec,
                                                 best->last_speedup, best->setting)
                                   : where + "no method is faster than dense. ";

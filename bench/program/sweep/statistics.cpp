@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
-#include <numeric>
-#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -59,22 +57,6 @@ std::optional<std::size_t> break_even_bytes(std::span<duel const> duels) noexcep
     from = duels[i].bytes;
   }
   return from;
-}
-
-std::vector<std::size_t> pareto_front(std::span<trade_off const> points) {
-  std::vector<std::size_t> order(points.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return std::pair{points[a].time, points[a].error} < std::pair{points[b].time, points[b].error};
-  });
-  std::vector<std::size_t> front;
-  double best = std::numeric_limits<double>::infinity();
-  for (std::size_t const index : order) {
-    if (points[index].error >= best) continue;
-    best = points[index].error;
-    front.push_back(index);
-  }
-  return front;
 }
 
 }  // namespace gradwire::program::sweep

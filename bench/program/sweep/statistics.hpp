@@ -4,7 +4,6 @@
 #include <optional>
 #include <span>
 #include <string_view>
-#include <vector>
 
 namespace gradwire::program::sweep {
 
@@ -37,14 +36,5 @@ struct duel {
 //! The smallest size from which on, in this range, every size is faster than dense; empty when the largest is not.
 //! `duels` are in ascending order of bytes; sizes of 0 bytes do not count.
 [[nodiscard]] std::optional<std::size_t> break_even_bytes(std::span<duel const> duels) noexcept;
-
-struct trade_off {
-  double error = 0;
-  double time = 0;
-};
-
-//! Indices of the points that no other point beats in one coordinate without losing in the other, by ascending time.
-//! Of equal points the first is kept.
-[[nodiscard]] std::vector<std::size_t> pareto_front(std::span<trade_off const> points);
 
 }  // namespace gradwire::program::sweep

@@ -6,9 +6,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <gradwire/gloo.hpp>
 #include <gradwire/handshake.hpp>
-#include <gradwire/inproc.hpp>
+#include <gradwire/transport.hpp>
 #include <gradwire/version.hpp>
 
 #include "program/common/interrupt.hpp"
@@ -22,7 +21,10 @@
 namespace gradwire::program::sweep {
 namespace {
 
-using world = std::pair<std::string, std::size_t>;  // transport, ranks
+struct world {
+  transport_entry const* transport;
+  std::size_t ranks;
+};
 
 std::vector<std::string> specs_of(sweep_options const& options) {
   if (!options.specs.empty()) return options.specs;
@@ -56,19 +58,18 @@ sweep_plan make_plan(sweep_options const& options) {
 std::vector<world> worlds_of(sweep_options const& options) {
   std::vector<world> worlds;
   for (auto const& transport : options.transports.empty() ? std::vector<std::string>{"gloo"} : options.transports) {
-    if (transport == "gloo" && !has_gloo()) {
-      throw program_error{"this build has no Gloo: install libgloo-dev and build again, or use --transport inproc"};
-    }
+    transport_entry const& entry = find_transport(transport);
     for (std::size_t const ranks : options.ranks.empty() ? std::vector<std::size_t>{2} : options.ranks) {
-      worlds.emplace_back(transport, ranks);
+      worlds.push_back({&entry, ranks});
     }
   }
   return worlds;
 }
 
 // The command line of one rank of one world of this sweep; it prints rows and leaves its records in `records`.
-std::vector<std::string> part_arguments(sweep_options const& options, std::filesystem::path const& records) {
-  std::vector<std::string> line{"sweep", "--part", records.string(), "--transport", "gloo"};
+std::vector<std::string> part_arguments(sweep_options const& options, std::string_view transport,
+                                        std::filesystem::path const& records) {
+  std::vector<std::string> line{"sweep", "--part", records.string(), "--transport", std::string{transport}};
   auto const give = [&](char const* option, std::string const& value) {
     line.emplace_back(option);
     line.push_back(value);
@@ -139,7 +140,7 @@ exit_code run_launched(sweep_options const& options, sweep_plan const& plan, con
   return reporter && !part ? reporter->finish(ctx.arguments) : exit_code::done;
 }
 
-exit_code run_processes(sweep_options const& options, std::size_t ranks, sweep_reporter& reporter) {
+exit_code run_processes(sweep_options const& options, world const& where, sweep_reporter& reporter) {
   temporary_directory const folder;
   auto const records = folder / "records.jsonl";  // rank 0 leaves them there
   write_file(records, "");                        // it may end before its first one
@@ -147,7 +148,7 @@ exit_code run_processes(sweep_options const& options, std::size_t ranks, sweep_r
     for (record const& line : read_json_lines(records)) reporter.take(line);
   };
   try {
-    exit_code const status = launch_ranks(part_arguments(options, records), ranks);
+    exit_code const status = launch_ranks(part_arguments(options, where.transport->name, records), where.ranks);
     collect();
     return status;
   } catch (program_error const&) {  // a rank died, or Ctrl-C: what is finished is kept
@@ -156,9 +157,9 @@ exit_code run_processes(sweep_options const& options, std::size_t ranks, sweep_r
   }
 }
 
-void run_threads(sweep_options const& options, std::size_t ranks, sweep_plan const& plan, sweep_reporter& reporter) {
-  run_ranks(
-      ranks, [&](communicator& comm) { measure_world(comm, plan, comm.rank() == 0 ? &reporter : nullptr); },
+void run_threads(sweep_options const& options, world const& where, sweep_plan const& plan, sweep_reporter& reporter) {
+  where.transport->run(
+      where.ranks, [&](communicator& comm) { measure_world(comm, plan, comm.rank() == 0 ? &reporter : nullptr); },
       std::chrono::milliseconds{options.timeout_ms});
 }
 
@@ -167,12 +168,12 @@ exit_code run_here(sweep_options const& options, sweep_plan const& plan, context
   sweep_reporter reporter{options.output, options.output.json, options.out, plan, plan.cases() * worlds.size()};
   reporter.begin_sweep();
   try {
-    for (auto const& [transport, ranks] : worlds) {
-      if (transport == "inproc") {
-        run_threads(options, ranks, plan, reporter);
+    for (world const& where : worlds) {
+      if (where.transport->run != nullptr) {
+        run_threads(options, where, plan, reporter);
         continue;
       }
-      exit_code const status = run_processes(options, ranks, reporter);
+      exit_code const status = run_processes(options, where, reporter);
       if (status == exit_code::done) continue;
       if (!reporter.results().empty()) static_cast<void>(reporter.finish(ctx.arguments));
       return status;

@@ -35,8 +35,8 @@ struct sweep_options {
   output_options output;
 };
 
-//! Runs the sweep on one world after the other: threads for inproc, processes of this program for gloo; under a
-//! launcher, on its world.
+//! Runs the sweep on one world after the other: threads or processes of this program, as its transport wants it; under
+//! a launcher, on its world.
 exit_code run_sweep(sweep_options const& options, context const& ctx);
 
 }  // namespace gradwire::program::sweep

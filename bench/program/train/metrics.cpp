@@ -5,12 +5,14 @@
 namespace gradwire::program {
 namespace {
 
-// Leaves what the resumed run will not write again.
+// Leaves the start and what the resumed run will not write again.
 void cut(std::string const& path, std::size_t step) {
   if (!std::filesystem::is_regular_file(path)) return;
   std::string kept;
   for (record const& line : read_json_lines(path)) {
-    if (line.contains("step") && line["step"].is_number_unsigned() && line["step"].get<std::size_t>() <= step) {
+    bool const start = line.value("event", "") == "start" && line.value("resumed_at", std::size_t{0}) <= step;
+    if (start ||
+        (line.contains("step") && line["step"].is_number_unsigned() && line["step"].get<std::size_t>() <= step)) {
       kept += line.dump() + "\n";
     }
   }

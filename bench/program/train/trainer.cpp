@@ -154,6 +154,7 @@ class trainer {
     restore(from, work_->weights(), *optimizer_);
     reducer_.load_state(from.reducer);
     totals_ = from.totals;
+    resumed_at_ = totals_.steps;
   }
 
   void start() {
@@ -288,16 +289,15 @@ class trainer {
                     std::isfinite(loss_) ? "the parameters ran away" : "loss or gradients are not finite");
       return;
     }
+    auto const steps_here = static_cast<double>(std::max<std::size_t>(1, totals_.steps - resumed_at_));
     people_.print("{} steps in {}, {} a step, of which {:.0f} % waiting for communication\n", totals_.steps,
-                  format_seconds(totals_.seconds), format_seconds(seconds_ / std::max(1.0, steps_here())),
+                  format_seconds(totals_.seconds), format_seconds(seconds_ / steps_here),
                   seconds_ > 0 ? 100 * exposed_seconds_ / seconds_ : 0);
     if (totals_.wire_bytes > 0) {
       people_.print("rank 0 sent {} instead of {}: {:.3g} times less\n", format_bytes(totals_.wire_bytes),
                     format_bytes(totals_.raw_bytes), totals_.raw_bytes / totals_.wire_bytes);
     }
   }
-
-  [[nodiscard]] double steps_here() const { return static_cast<double>(reducer_.stats().steps); }
 
   communicator& comm_;
   train_config const& config_;
@@ -311,6 +311,7 @@ class trainer {
   std::unique_ptr<metrics_log> log_;
   std::vector<float*> gradients_;
   train_totals totals_;
+  std::size_t resumed_at_ = 0;
   double seconds_ = 0;  // of this process alone, not of what it resumed
   double exposed_seconds_ = 0;
   float loss_ = 0;

@@ -23,14 +23,14 @@ std::size_t most_bytes(codec const& method, std::span<segment const> segments, s
 
 // The transport adds the encoded numbers: cast | all_reduce | cast back. 2(n−1)/n·c bytes.
 //
-// On a narrow wire the sum itself could overflow (a public report: 40,000 on four ranks in f16), so the mean's 1/n is
-// split: 2^-k before, with the smallest k for which 2^k >= n, so that no partial sum exceeds the largest input and the
-// scaling itself is exact; 2^k/n after, in f32.
+// In f16 the sum itself could overflow (a public report: 40,000 on four ranks), so there the mean's 1/n is split: 2^-k
+// before, with the smallest k for which 2^k >= n, so that no partial sum exceeds the largest input; 2^k/n after, in
+// f32. The price: what is under 2^k·2^-25 goes as zero. bf16 has the range of f32 and needs none of this.
 class dense_reduction final : public reduction_base {
  public:
   explicit dense_reduction(setup with)
       : reduction_base{std::move(with)}, wire_{*with_.codec.traits().sums_on_wire}, post_{one_over_ranks()} {
-    if (wire_ != dtype::f32) {
+    if (wire_ == dtype::f16) {
       std::size_t const power = std::bit_ceil(ranks_);
       pre_ = 1.0F / static_cast<float>(power);
       post_ = static_cast<float>(power) / static_cast<float>(ranks_);
@@ -107,7 +107,8 @@ class dense_reduction final : public reduction_base {
     run_on_cpu(on, [this, gradient = call.gradient, key](exec const& inner) {
       for (piece const& each : pieces_) {
         auto const scaled = scaled_.as<float>().first(each.part.count);
-        widen(gradient, each.part.offset, pre_, scaled);
+        widen(inner, gradient, each.part.offset, scaled);
+        multiply(scaled, pre_);
         segment part = each.part;
         part.offset = 0;
         with_.codec.encode(inner, {scaled.data(), dtype::f32}, {&part, 1}, key,

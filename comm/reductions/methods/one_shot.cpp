@@ -72,7 +72,7 @@ class one_shot_reduction final : public reduction_base {
           with_.codec.decode_add(on, bytes, {&part, 1}, out, one_over_ranks());
         }
       }
-      if (gradient.type != dtype::f32) narrow(sum_.as<float>().first(part.count), gradient, each.part.offset);
+      if (gradient.type != dtype::f32) narrow(on, sum_.as<float>().first(part.count), gradient, each.part.offset);
     }
   }
 
