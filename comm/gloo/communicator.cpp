@@ -3,8 +3,6 @@
 #include <gloo/allreduce.h>
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/store.h>
-#include <gloo/transport/tcp/device.h>
-#include <net/if.h>
 
 #include <algorithm>
 #include <array>
@@ -16,6 +14,7 @@
 #include <vector>
 
 #include "comm/arithmetic.hpp"
+#include "comm/gloo/device.hpp"
 #include "comm/gloo/sigpipe.hpp"
 #include "comm/gloo/verdict.hpp"
 #include "comm/host_communicator.hpp"
@@ -37,15 +36,27 @@ class gloo_store final : public gloo::rendezvous::Store {
     board_.publish(prefix_ + key, {data.begin(), data.end()});
   }
   std::vector<char> get(std::string const& key) override {
-    auto const value = board_.wait_for(prefix_ + key, deadline_);
+    auto const value = find(key);
     return {value.begin(), value.end()};
   }
   void wait(std::vector<std::string> const& keys) override {
-    for (auto const& key : keys) static_cast<void>(board_.wait_for(prefix_ + key, deadline_));
+    for (auto const& key : keys) static_cast<void>(find(key));
   }
   void wait(std::vector<std::string> const& keys, milliseconds const&) override { wait(keys); }
 
  private:
+  // Gloo's keys are ranks; what they publish is where they listen.
+  std::string find(std::string const& rank) {
+    try {
+      return board_.wait_for(prefix_ + rank, deadline_);
+    } catch (error const& why) {
+      if (why.code() != errc::timeout) throw;
+      throw error{errc::timeout, "rank " + rank +
+                                     " of this group did not say in time where it listens: it is stopped, "
+                                     "or very slow to start"};
+    }
+  }
+
   board& board_;
   std::string prefix_;
   clock::time_point deadline_;
@@ -88,12 +99,6 @@ std::string to_text(dtype type, reduce_op op, std::size_t count) {
   constexpr std::array names{"sum", "max", "min"};
   return std::string{names.at(static_cast<std::size_t>(op))} + " of " + std::to_string(count) + " " +
          std::string{to_string(type)};
-}
-
-// Gloo's texts begin with [file:line] of its own sources.
-std::string without_origin(std::string text) {
-  auto const close = text.starts_with('[') ? text.find("] ") : std::string::npos;
-  return close == std::string::npos ? text : text.substr(close + 2);
 }
 
 class gloo_communicator final : public host_communicator {
@@ -377,26 +382,6 @@ class gloo_communicator final : public host_communicator {
   std::optional<board::subscription> watch_;
 };
 
-std::shared_ptr<gloo::transport::Device> bind_device(std::string const& interface, board& shared,
-                                                     clock::time_point deadline) {
-  gloo::transport::tcp::attr where;
-  if (!interface.empty() && if_nametoindex(interface.c_str()) != 0) {
-    where.iface = interface;
-  } else {
-    where.hostname = interface.empty() ? shared.local_address(deadline) : interface;
-  }
-  // The device's thread is started here and inherits the mask.
-  without_sigpipe const quiet;
-  try {
-    return gloo::transport::tcp::CreateDevice(where);
-  } catch (std::exception const& why) {
-    throw error{errc::communicator,
-                "Gloo cannot bind to '" + (interface.empty() ? where.hostname : interface) +
-                    "': " + without_origin(why.what()) +
-                    "; give a network interface or a host name of this machine (GRADWIRE_INTERFACE)"};
-  }
-}
-
 }  // namespace
 
 std::unique_ptr<communicator> make_gloo(gloo_options const& options) {
@@ -412,9 +397,10 @@ std::unique_ptr<communicator> make_gloo(gloo_options const& options) {
   std::iota(members.begin(), members.end(), std::size_t{0});
   node place;
   if (options.size > 1) {
+    if (!options.interface.empty()) check_interface(options.interface);
     auto const deadline = clock::now() + options.timeout;
     place.shared = meet(options.rendezvous, options.rank, options.size, options.timeout);
-    place.device = bind_device(options.interface, *place.shared, deadline);
+    place.device = bind_device(options.interface.empty() ? place.shared->local_address(deadline) : options.interface);
   }
   return std::make_unique<gloo_communicator>(std::move(place), "0", std::move(members), options.rank, options.timeout);
 }

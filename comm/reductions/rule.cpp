@@ -49,6 +49,11 @@ std::regex read_regex(std::string_view condition, std::string_view value) {
                 "condition '" + std::string{condition} +
                     "' has an empty expression, which every name matches: write name~.* for that"};
   }
+  constexpr std::size_t longest = 4096;  // libstdc++ recurses over the expression and overflows its stack at 10,000
+  if (value.size() > longest) {
+    throw error{errc::invalid_argument, "a condition name~REGEX has an expression of " + std::to_string(value.size()) +
+                                            " characters: use " + std::to_string(longest) + " or fewer"};
+  }
   // Ranks may be threads, and libstdc++ fills a cache of the locale without a lock when it compiles an expression.
   static std::mutex one_at_a_time;
   std::scoped_lock const lock{one_at_a_time};

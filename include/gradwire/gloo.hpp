@@ -19,8 +19,9 @@ struct gloo_options {
   std::chrono::milliseconds timeout = default_timeout;
 };
 
-//! Joins the group; blocks until all ranks have. Throws errc::timeout that names the ranks that did not come, and
-//! errc::unsupported in a build without Gloo.
+//! Joins the group; blocks until all ranks have. Throws errc::timeout that names the ranks that did not come,
+//! errc::invalid_argument for an interface that this machine does not have, and errc::unsupported in a build without
+//! Gloo.
 [[nodiscard]] std::unique_ptr<communicator> make_gloo(gloo_options const& options);
 
 //! False in a build without Gloo.

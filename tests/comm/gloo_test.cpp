@@ -32,5 +32,18 @@ INSTANTIATE_TEST_SUITE_P(GlooTcp, OneWorld, testing::Values(gloo_over(true)));
 INSTANTIATE_TEST_SUITE_P(GlooFile, Failure, testing::Values(gloo_over(false)));
 INSTANTIATE_TEST_SUITE_P(GlooTcp, Failure, testing::Values(gloo_over(true)));
 
+TEST(Gloo, RefusesWhatIsNoInterfaceBeforeItMeetsAnyone) {
+  temporary_folder const folder;
+  try {
+    static_cast<void>(
+        make_gloo({.rank = 1, .size = 2, .rendezvous = "file://" + folder.path(), .interface = "no such interface"}));
+    FAIL() << "was accepted";
+  } catch (error const& why) {
+    EXPECT_EQ(why.code(), errc::invalid_argument);
+    EXPECT_NE(std::string{why.what()}.find("'no such interface' is neither"), std::string::npos) << why.what();
+    EXPECT_NE(std::string{why.what()}.find("GRADWIRE_INTERFACE"), std::string::npos) << why.what();
+  }
+}
+
 }  // namespace
 }  // namespace gradwire::test

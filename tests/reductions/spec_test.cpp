@@ -175,6 +175,7 @@ TEST(Rule, SaysWhatIsWrongWithABadOne) {
   expect_mentions(refusal_of_rule("shape=3=>none"), {"'shape=3'", "name~REGEX", "ndim=N", "min_numel=N"});
   expect_mentions(refusal_of_rule("ndim=two=>none"), {"whole number", "'two'"});
   expect_mentions(refusal_of_rule("name~([a-z=>none"), {"([a-z", "regular expression"});
+  expect_mentions(refusal_of_rule("name~" + std::string(20000, 'a') + "=>none"), {"20000", "4096"});
   expect_mentions(refusal_of_rule("name~=>none"), {"empty"});
   expect_mentions(refusal_of_rule("ndim=2=>noone"), {"noone", "none"});
 }
