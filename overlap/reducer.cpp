@@ -16,6 +16,7 @@
 #include "compressors/text.hpp"
 #include "overlap/buckets.hpp"
 #include "overlap/model.hpp"
+#include "overlap/outcome.hpp"
 #include "overlap/pipeline.hpp"
 #include "overlap/residuals.hpp"
 #include "overlap/state.hpp"
@@ -24,38 +25,12 @@
 namespace gradwire {
 namespace {
 
+using overlap::bounded_event;
 using overlap::bucket;
 using overlap::saved_state;
+using overlap::shared_outcome;
 using overlap::timeline;
 using overlap::track;
-
-// A point to wait for and how long that may take: each collective before it ends within the group's timeout.
-struct bounded_event {
-  event point;
-  std::chrono::milliseconds timeout{};
-};
-
-// What outlives the reducer when a caller's stream still waits for its last step.
-struct shared_outcome {
-  std::mutex mutex;
-  std::exception_ptr failure;
-  double exposed_seconds = 0;
-  std::optional<timeline> record;
-
-  std::mutex comm_mutex;         // of its own: abort() may take a while, and nobody in backward should wait for it
-  communicator* comm = nullptr;  // null once the reducer is gone
-
-  // Keeps the first failure and lets the other ranks know.
-  void fail(std::exception_ptr why) noexcept {
-    {
-      std::scoped_lock const lock{mutex};
-      if (failure) return;
-      failure = std::move(why);
-    }
-    std::scoped_lock const lock{comm_mutex};
-    if (comm != nullptr) comm->abort();
-  }
-};
 
 std::vector<config_field> configuration(overlap::model const& of, reducer_options const& options) {
   std::string rules;

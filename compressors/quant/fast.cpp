@@ -204,19 +204,22 @@ struct loops : gradwire::HWY_NAMESPACE::conversions {
         parts[p] = read_block(set, payload, block);
         if (!parts[p].finite || parts[p].levels.factor != 1.0f) return 0;
       }
-      // Two at a time: half the loads and stores of x.
-      for (std::size_t p = 0; p < held; p += 2) {
+      // Two at a time, half the loads and stores of x, for what is used most; for all it would double the code.
+      constexpr bool in_pairs = Centred && (How == fields::nibbles || How == fields::bytes);
+      for (std::size_t p = 0; p < held; p += in_pairs ? 2 : 1) {
         bool const first = begin + p == 0;
         levels.use(parts[p].levels, 1.0f);
-        if (p + 1 == held) {
+        if (!in_pairs || p + 1 == held) {
           first ? run<false, false>(levels, parts[p].codes, reach, set.bits, x)
                 : run<true, false>(levels, parts[p].codes, reach, set.bits, x);
           continue;
         }
-        decoder<Centred, How> other = levels;
-        other.use(parts[p + 1].levels, 1.0f);
-        first ? run_two<false>(levels, parts[p].codes, other, parts[p + 1].codes, reach, set.bits, x)
-              : run_two<true>(levels, parts[p].codes, other, parts[p + 1].codes, reach, set.bits, x);
+        if constexpr (in_pairs) {
+          decoder<Centred, How> other = levels;
+          other.use(parts[p + 1].levels, 1.0f);
+          first ? run_two<false>(levels, parts[p].codes, other, parts[p + 1].codes, reach, set.bits, x)
+                : run_two<true>(levels, parts[p].codes, other, parts[p + 1].codes, reach, set.bits, x);
+        }
       }
     }
     return reach;
