@@ -44,6 +44,45 @@ std::vector<std::vector<std::size_t>> plan_buckets(std::span<bucket_item const> 
   return result;
 }
 
+std::vector<chunk> make_chunks(communicator& comm, model const& of, std::span<segment const> segments,
+                               reducer_options const& options) {
+  std::vector<chunk> result;
+  if (segments.empty()) return result;
+  placed_parameter const& first = of.parameters()[segments.front().tensor_id];
+  spec const& method = first.method;
+  dtype const type = first.given.type;
+  std::size_t bytes = 0;
+  for (segment const& each : segments) bytes += each.count * size_of(type);
+  std::size_t const parts = std::max<std::size_t>(1, (bytes + options.chunk_bytes - 1) / options.chunk_bytes);
+  for (auto const& part : reductions::cut_evenly(method.codec, segments, parts)) {
+    if (part.empty()) continue;
+    chunk cut;
+    cut.method = make_reduction(comm, method, part, type, options.on.memory);
+    if (method.warmup_steps != 0) {
+      // Summed by the same hands as later on, so that what is equal on every transport is equal from step 0.
+      bool const by_transport = cut.method->name() == "dense";
+      cut.warmup = make_reduction(comm, spec::parse(by_transport ? "none" : "none+via(two_shot)"), part, type,
+                                  options.on.memory);
+    }
+    cut.copied = std::any_of(part.begin(), part.end(), [&](segment const& each) {
+      return of.parameters()[each.tensor_id].given.gradient != nullptr;
+    });
+    result.push_back(std::move(cut));
+  }
+  return result;
+}
+
+std::size_t count(bucket const& of, reducer_stats& totals) {
+  std::size_t collectives = 0;
+  for (chunk const& part : of.chunks) {
+    reduction const& how = totals.steps < of.warmup_steps ? *part.warmup : *part.method;
+    collectives += (how.stages() - 1) / 2;
+    totals.wire_bytes += how.wire_bytes();
+  }
+  totals.collectives += collectives;
+  return collectives;
+}
+
 std::vector<bucket> make_buckets(communicator& comm, model const& of, std::span<std::size_t const> order,
                                  reducer_options const& options) {
   std::vector<bucket_item> items;
@@ -62,28 +101,9 @@ std::vector<bucket> make_buckets(communicator& comm, model const& of, std::span<
                 .warmup_steps = method.warmup_steps,
                 .chunks = {},
                 .pending = members.size()};
-    std::size_t bytes = 0;
     std::vector<segment> segments;
-    for (std::size_t const index : members) {
-      segments.push_back(of.whole(index));
-      bytes += of.parameters()[index].bytes();
-    }
-    std::size_t const parts = std::max<std::size_t>(1, (bytes + options.chunk_bytes - 1) / options.chunk_bytes);
-    for (auto const& part : reductions::cut_evenly(method.codec, segments, parts)) {
-      if (part.empty()) continue;
-      chunk cut;
-      cut.method = make_reduction(comm, method, part, made.type, options.on.memory);
-      if (made.warmup_steps != 0) {
-        // Summed by the same hands as later on, so that what is equal on every transport is equal from step 0.
-        bool const by_transport = cut.method->name() == "dense";
-        cut.warmup = make_reduction(comm, spec::parse(by_transport ? "none" : "none+via(two_shot)"), part, made.type,
-                                    options.on.memory);
-      }
-      cut.copied = std::any_of(part.begin(), part.end(), [&](segment const& each) {
-        return of.parameters()[each.tensor_id].given.gradient != nullptr;
-      });
-      made.chunks.push_back(std::move(cut));
-    }
+    for (std::size_t const index : members) segments.push_back(of.whole(index));
+    made.chunks = make_chunks(comm, of, segments, options);
     result.push_back(std::move(made));
   }
   return result;

@@ -42,6 +42,14 @@ struct bucket_item {
                                                                  std::span<std::size_t const> order,
                                                                  std::size_t first_bytes, std::size_t bytes);
 
+//! The chunks of a bucket whose gradients lie at `segments`, of parameters of one group, with their reductions.
+[[nodiscard]] std::vector<chunk> make_chunks(communicator& comm, model const& of, std::span<segment const> segments,
+                                             reducer_options const& options);
+
+//! What launching `of` once will do is added to the wire bytes and collectives of `totals`, whose steps say which step
+//! it is. Returns the number of collectives.
+std::size_t count(bucket const& of, reducer_stats& totals);
+
 //! The buckets with their chunks and reductions.
 [[nodiscard]] std::vector<bucket> make_buckets(communicator& comm, model const& of, std::span<std::size_t const> order,
                                                reducer_options const& options);

@@ -42,7 +42,7 @@ std::string placed_parameter::text() const {
   return join({to_string(given.type), " [", shape, "] ", method.text()});
 }
 
-model::model(std::vector<parameter> parameters, reducer_options const& options) {
+model::model(std::vector<parameter> parameters, reducer_options const& options, gradient_home home) {
   check_names(parameters);
   std::unordered_map<std::string, std::size_t> groups;
   for (parameter& given : parameters) {
@@ -62,6 +62,7 @@ model::model(std::vector<parameter> parameters, reducer_options const& options) 
     if (each->method.error_feedback) each->residual_offset = std::exchange(residuals, residuals + each->count);
   }
   for (dtype const type : {dtype::f32, dtype::f16, dtype::bf16}) {
+    if (home == gradient_home::outside) break;
     arenas_[arena_index(type)] = zeros(used[arena_index(type)] * size_of(type), options.on.memory);
   }
   residuals_ = zeros(residuals * sizeof(float), options.on.memory);

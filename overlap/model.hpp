@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory_resource>
 #include <span>
 #include <string>
@@ -28,12 +29,16 @@ struct placed_parameter {
   [[nodiscard]] std::string text() const;
 };
 
+//! Whether gradients live in the model or come in buckets that somebody else laid out.
+enum class gradient_home : std::uint8_t { model, outside };
+
 //! The parameters and the memory of their gradients and residuals: one arena per dtype, one for the residuals. Nothing
 //! in here ever moves, so buckets are no more than lists of segments.
 class model {
  public:
-  //! Throws errc::invalid_argument for a name that is empty or not unique.
-  model(std::vector<parameter> parameters, reducer_options const& options);
+  //! Throws errc::invalid_argument for a name that is empty or not unique. With gradients outside there are no arenas
+  //! for them, and only what concerns parameters and residuals may be called.
+  model(std::vector<parameter> parameters, reducer_options const& options, gradient_home home = gradient_home::model);
 
   [[nodiscard]] std::span<placed_parameter const> parameters() const noexcept { return parameters_; }
   //! The base of the buffer that segments of this dtype index.

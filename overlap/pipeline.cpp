@@ -41,11 +41,12 @@ void pipeline::record(track row, std::string_view name, stream_ref stream, place
 
 // With chunks 1, 2, 3 and exchanges A, B the wire carries A1 | A2 B1 | A3 B2 | B3: while one chunk's first exchange is
 // under way, the chunk before it is summed, and then takes the wire for its second one.
-event pipeline::launch(bucket& of, std::size_t number, random_key key, std::span<event const> producers) {
+event pipeline::launch(bucket& of, std::size_t number, elements gradients, random_key key,
+                       std::span<event const> producers) {
   wait(encode_.ref(), step_done_, no_timeout);  // the scratch of the reductions is in use until then
   for (event const& each : producers) wait(encode_.ref(), each, patience_);
 
-  reduction_call const call{model_.arena(of.type), of.feedback ? model_.residuals().data() : nullptr, key};
+  reduction_call const call{gradients, of.feedback ? model_.residuals().data() : nullptr, key};
   std::vector<event> local(of.chunks.size());  // behind the newest local stage of each chunk
   std::size_t most_exchanges = 0;
   for (std::size_t c = 0; c < of.chunks.size(); ++c) {
@@ -107,9 +108,9 @@ void pipeline::exchange(chunk& of, reduction& how, reduction_call const& call, p
   }
 }
 
-event pipeline::finish(std::span<bucket> buckets, std::size_t step) {
+event pipeline::finish(std::vector<std::span<bucket>> buckets, std::size_t step) {
   if (model_.has_feedback()) {
-    enqueue(decode_.ref(), [this, buckets, step] { rollback_.settle(buckets, step); });
+    enqueue(decode_.ref(), [this, buckets = std::move(buckets), step] { rollback_.settle(buckets, step); });
   }
   step_done_.record(decode_.ref());
   return step_done_;

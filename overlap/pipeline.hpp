@@ -23,11 +23,11 @@ class pipeline {
   //! `patience`: how long the producer of a gradient may take once its bucket was launched. `record` may be null.
   pipeline(model& of, exec const& on, std::chrono::milliseconds patience, timeline* record);
 
-  //! Enqueues all stages of bucket `number` behind `producers`; returns the point at which its means are in place. Does
-  //! not block. `of` must stay until then.
-  event launch(bucket& of, std::size_t number, random_key key, std::span<event const> producers);
+  //! Enqueues all stages of bucket `number`, whose segments index `gradients`, behind `producers`; returns the point at
+  //! which its means are in place. Does not block. `of` must stay until then.
+  event launch(bucket& of, std::size_t number, elements gradients, random_key key, std::span<event const> producers);
   //! Ends the step once all of `buckets` are through; returns the point behind all of it.
-  event finish(std::span<bucket> buckets, std::size_t step);
+  event finish(std::vector<std::span<bucket>> buckets, std::size_t step);
   [[nodiscard]] stream_ref wire() noexcept { return wire_.ref(); }
   //! Blocks until all streams are idle; rethrows their first failure.
   void drain(std::chrono::milliseconds timeout);

@@ -11,10 +11,10 @@
 #include <gradwire/error.hpp>
 #include <gradwire/handshake.hpp>
 #include <gradwire/reduction.hpp>
-#include <gradwire/version.hpp>
 
 #include "compressors/text.hpp"
 #include "overlap/buckets.hpp"
+#include "overlap/configuration.hpp"
 #include "overlap/model.hpp"
 #include "overlap/outcome.hpp"
 #include "overlap/pipeline.hpp"
@@ -32,39 +32,12 @@ using overlap::shared_outcome;
 using overlap::timeline;
 using overlap::track;
 
-std::vector<config_field> configuration(overlap::model const& of, reducer_options const& options) {
-  std::string rules;
-  for (rule const& each : options.rules) rules += join({rules.empty() ? "" : "; ", each.text()});
-  std::vector<config_field> fields{{"gradwire version", std::string{version()}},
-                                   {"method", options.method.text()},
-                                   {"rules", rules},
-                                   {"min_numel", std::to_string(options.min_numel)},
-                                   {"first_bucket_bytes", std::to_string(options.first_bucket_bytes)},
-                                   {"bucket_bytes", std::to_string(options.bucket_bytes)},
-                                   {"chunk_bytes", std::to_string(options.chunk_bytes)},
-                                   {"seed", std::to_string(options.seed)},
-                                   {"number of parameters", std::to_string(of.parameters().size())}};
-  for (std::size_t i = 0; i < of.parameters().size(); ++i) {
-    auto const& each = of.parameters()[i];
-    fields.push_back({join({"parameter ", std::to_string(i)}), join({each.given.name, " ", each.text()})});
-  }
-  return fields;
-}
-
-void check_options(reducer_options const& options) {
-  if (options.on.kind != device_kind::cpu) {
-    throw error{errc::unsupported, "this build has no reducer for CUDA gradients: use reducer_options::on with CPU"};
-  }
-  expects(options.first_bucket_bytes > 0 && options.bucket_bytes > 0 && options.chunk_bytes > 0,
-          "first_bucket_bytes, bucket_bytes and chunk_bytes must be 1 or more");
-}
-
 }  // namespace
 
 struct reducer::impl {
   impl(communicator& group, std::vector<parameter> parameters, reducer_options given)
-      : comm{group}, options{(check_options(given), std::move(given))}, model{std::move(parameters), options} {
-    require_equal_configuration(comm, configuration(model, options));
+      : comm{group}, options{overlap::checked(std::move(given))}, model{std::move(parameters), options} {
+    require_equal_configuration(comm, overlap::configuration(model, options));
     outcome->comm = &comm;
     if (options.timeline) outcome->record.emplace();
     std::size_t const count = model.parameters().size();
@@ -154,14 +127,8 @@ void reducer::impl::launch(std::size_t number) {
   std::vector<event> before;
   for (std::size_t const index : of.parameters) before.push_back(std::move(producers[index]));
   try {
-    std::size_t collectives = 0;
-    for (overlap::chunk const& part : of.chunks) {
-      reduction const& how = totals.steps < of.warmup_steps ? *part.warmup : *part.method;
-      collectives += (how.stages() - 1) / 2;
-      totals.wire_bytes += how.wire_bytes();
-    }
-    totals.collectives += collectives;
-    event const done = pipeline->launch(of, number, {options.seed, totals.steps}, before);
+    std::size_t const collectives = overlap::count(of, totals);
+    event const done = pipeline->launch(of, number, model.arena(of.type), {options.seed, totals.steps}, before);
     launched.push_back({done, static_cast<int>(collectives + 1) * comm.timeout()});
   } catch (...) {
     // Backward must not see this: synchronize() reports it.
@@ -171,7 +138,7 @@ void reducer::impl::launch(std::size_t number) {
 
 // Waits for every bucket, so that a wait is bounded by what is in flight before it, then for the end of the step.
 void reducer::impl::wait_for_step(stream_ref stream) {
-  event const done = pipeline->finish(buckets, totals.steps);
+  event const done = pipeline->finish({std::span{buckets}}, totals.steps);
   launched.push_back({done, comm.timeout()});
   auto const begin = std::make_shared<timeline::clock::time_point>();
   enqueue(stream, [begin] { *begin = timeline::clock::now(); });
@@ -326,52 +293,29 @@ std::vector<std::byte> reducer::save_state() const {
   expects(!impl_->in_step(), "save_state() between mark_ready() and synchronize(): call synchronize() first");
   impl_->rethrow_failure();
   impl_->pipeline->drain(2 * impl_->comm.timeout());
-  saved_state state{.rank = impl_->comm.rank(),
-                    .ranks = impl_->comm.size(),
-                    .step = impl_->totals.steps,
-                    .seed = impl_->options.seed,
-                    .rebuilt = impl_->rebuilt,
-                    .order = {impl_->order.begin(), impl_->order.end()},
-                    .parameters = {},
-                    .owner_runs = overlap::owner_runs(impl_->buckets)};
-  for (std::size_t i = 0; i < impl_->model.parameters().size(); ++i) {
-    auto const& each = impl_->model.parameters()[i];
-    auto const residual = impl_->model.residual(i);
-    state.parameters.push_back({each.given.name, each.text(), {residual.begin(), residual.end()}});
-  }
+  saved_state state = overlap::capture(impl_->model, overlap::owner_runs(impl_->buckets));
+  state.rank = impl_->comm.rank();
+  state.ranks = impl_->comm.size();
+  state.step = impl_->totals.steps;
+  state.seed = impl_->options.seed;
+  state.rebuilt = impl_->rebuilt;
+  state.order = {impl_->order.begin(), impl_->order.end()};
   return overlap::write_state(state);
 }
 
 void reducer::load_state(std::span<std::vector<std::byte> const> states) {
   std::scoped_lock const lock{impl_->mutex};
   expects(!impl_->in_step(), "load_state() between mark_ready() and synchronize(): call synchronize() first");
-  expects(!states.empty(), "load_state() wants the states of all old ranks, in order, and got none");
   impl_->rethrow_failure();
-  bool const same_world = states.size() == impl_->comm.size();
-  std::vector<saved_state> read;
-  for (std::size_t rank = 0; rank < states.size(); ++rank) {
-    if (same_world && rank != impl_->comm.rank()) continue;
-    read.push_back(overlap::read_state(states[rank]));
-    overlap::check_state(read.back(), impl_->model, rank, states.size());
-  }
+  auto const read = overlap::read_states(states, impl_->model, impl_->comm.rank(), impl_->comm.size());
   saved_state const& first = read.front();
-  for (saved_state const& each : read) {
-    if (each.step != first.step || each.seed != first.seed || each.order != first.order) {
-      throw error{errc::mismatch,
-                  "the states are of different steps or runs: pass those that all ranks saved together"};
-    }
-  }
-
   impl_->pipeline->drain(2 * impl_->comm.timeout());
   impl_->set_order({first.order.begin(), first.order.end()});
   impl_->rebuilt = first.rebuilt;
   impl_->options.seed = first.seed;
   impl_->totals.steps = first.step;
-  if (same_world) {
-    for (std::size_t i = 0; i < first.parameters.size(); ++i) {
-      std::copy(first.parameters[i].residual.begin(), first.parameters[i].residual.end(),
-                impl_->model.residual(i).begin());
-    }
+  if (states.size() == impl_->comm.size()) {
+    overlap::restore_residuals(first, impl_->model);
     overlap::place_owner_runs(first.owner_runs, impl_->buckets, impl_->model, first.ranks);
   } else {
     overlap::merge_residuals(read, impl_->model);

@@ -34,33 +34,6 @@ std::map<run_key, std::span<float>> places(std::span<bucket const> buckets) {
   throw error{errc::corrupt_payload, join({"the state contradicts itself: ", what})};
 }
 
-}  // namespace
-
-std::vector<saved_state::owner_run> owner_runs(std::span<bucket const> buckets) {
-  std::vector<saved_state::owner_run> result;
-  for (auto const& [key, values] : places(buckets)) {
-    result.push_back({key.first, key.second, {values.begin(), values.end()}});
-  }
-  return result;
-}
-
-void place_owner_runs(std::span<saved_state::owner_run const> runs, std::span<bucket> buckets, model& into,
-                      std::size_t ranks) {
-  auto const here = places(buckets);
-  bool const same = std::all_of(runs.begin(), runs.end(), [&](saved_state::owner_run const& run) {
-    auto const found = here.find({run.parameter, run.first});
-    return found != here.end() && found->second.size() == run.values.size();
-  });
-  for (saved_state::owner_run const& run : runs) {
-    if (same) {
-      std::copy(run.values.begin(), run.values.end(), here.at({run.parameter, run.first}).begin());
-      continue;
-    }
-    auto const residual = into.residual(run.parameter).subspan(run.first, run.values.size());
-    for (std::size_t i = 0; i < residual.size(); ++i) residual[i] += static_cast<float>(ranks) * run.values[i];
-  }
-}
-
 void check_state(saved_state const& state, model const& of, std::size_t rank, std::size_t ranks) {
   auto const parameters = of.parameters();
   if (state.ranks != ranks || state.rank != rank) {
@@ -94,6 +67,69 @@ void check_state(saved_state const& state, model const& of, std::size_t rank, st
         run.values.size() > parameters[run.parameter].count - run.first) {
       contradiction("an owner residual lies outside its parameter");
     }
+  }
+}
+
+}  // namespace
+
+std::vector<saved_state::owner_run> owner_runs(std::span<bucket const> buckets) {
+  std::vector<saved_state::owner_run> result;
+  for (auto const& [key, values] : places(buckets)) {
+    result.push_back({key.first, key.second, {values.begin(), values.end()}});
+  }
+  return result;
+}
+
+void place_owner_runs(std::span<saved_state::owner_run const> runs, std::span<bucket> buckets, model& into,
+                      std::size_t ranks) {
+  auto const here = places(buckets);
+  bool const same = std::all_of(runs.begin(), runs.end(), [&](saved_state::owner_run const& run) {
+    auto const found = here.find({run.parameter, run.first});
+    return found != here.end() && found->second.size() == run.values.size();
+  });
+  for (saved_state::owner_run const& run : runs) {
+    if (same) {
+      std::copy(run.values.begin(), run.values.end(), here.at({run.parameter, run.first}).begin());
+      continue;
+    }
+    auto const residual = into.residual(run.parameter).subspan(run.first, run.values.size());
+    for (std::size_t i = 0; i < residual.size(); ++i) residual[i] += static_cast<float>(ranks) * run.values[i];
+  }
+}
+
+saved_state capture(model& of, std::vector<saved_state::owner_run> owner_runs) {
+  saved_state state;
+  state.owner_runs = std::move(owner_runs);
+  for (std::size_t i = 0; i < of.parameters().size(); ++i) {
+    auto const& each = of.parameters()[i];
+    auto const residual = of.residual(i);
+    state.parameters.push_back({each.given.name, each.text(), {residual.begin(), residual.end()}});
+  }
+  return state;
+}
+
+std::vector<saved_state> read_states(std::span<std::vector<std::byte> const> states, model const& of, std::size_t rank,
+                                     std::size_t ranks) {
+  expects(!states.empty(), "load_state() wants the states of all old ranks, in order, and got none");
+  std::vector<saved_state> result;
+  for (std::size_t r = 0; r < states.size(); ++r) {
+    if (states.size() == ranks && r != rank) continue;
+    result.push_back(read_state(states[r]));
+    check_state(result.back(), of, r, states.size());
+  }
+  saved_state const& first = result.front();
+  for (saved_state const& each : result) {
+    if (each.step != first.step || each.seed != first.seed || each.order != first.order) {
+      throw error{errc::mismatch,
+                  "the states are of different steps or runs: pass those that all ranks saved together"};
+    }
+  }
+  return result;
+}
+
+void restore_residuals(saved_state const& state, model& into) {
+  for (std::size_t i = 0; i < state.parameters.size(); ++i) {
+    std::copy(state.parameters[i].residual.begin(), state.parameters[i].residual.end(), into.residual(i).begin());
   }
 }
 

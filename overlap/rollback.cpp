@@ -60,18 +60,23 @@ void rollback::inspect(elements means, std::span<segment const> segments) noexce
   if (!spoiled_) spoiled_ = !all_finite(means, segments);
 }
 
-void rollback::settle(std::span<bucket> buckets, std::size_t step) noexcept {
+void rollback::settle(std::span<std::span<bucket> const> buckets, std::size_t step) noexcept {
   if (!spoiled_) return;
   spoiled_ = false;
-  for (bucket& each : buckets) {
-    if (!each.feedback || step < each.warmup_steps) continue;
-    for (chunk& part : each.chunks) {
-      copy_runs(shadow_.as<float>().data(), model_.residuals().data(), part.method->segments());
-      float const* from = part.owner_shadow.data();
-      for (owner_residual const& run : part.method->owner_residuals()) {
-        std::copy_n(from, run.values.size(), run.values.begin());
-        from += run.values.size();
-      }
+  for (auto const& some : buckets) {
+    for (bucket& each : some) {
+      if (each.feedback && step >= each.warmup_steps) restore(each);
+    }
+  }
+}
+
+void rollback::restore(bucket& of) const noexcept {
+  for (chunk& part : of.chunks) {
+    copy_runs(shadow_.as<float>().data(), model_.residuals().data(), part.method->segments());
+    float const* from = part.owner_shadow.data();
+    for (owner_residual const& run : part.method->owner_residuals()) {
+      std::copy_n(from, run.values.size(), run.values.begin());
+      from += run.values.size();
     }
   }
 }

@@ -24,9 +24,11 @@ class rollback {
   void keep_owner(chunk& of) const;
   void inspect(elements means, std::span<segment const> segments) noexcept;
   //! Ends step `step`; restores the residuals of all buckets that use them by then, if a mean was not finite.
-  void settle(std::span<bucket> buckets, std::size_t step) noexcept;
+  void settle(std::span<std::span<bucket> const> buckets, std::size_t step) noexcept;
 
  private:
+  void restore(bucket& of) const noexcept;
+
   model& model_;
   buffer shadow_;  // laid out as the residual arena
   bool spoiled_ = false;

@@ -1,6 +1,7 @@
 #pragma once
 
 // The whole host API.
+#include <gradwire/bucket_averager.hpp>
 #include <gradwire/buffer.hpp>
 #include <gradwire/codec.hpp>
 #include <gradwire/communicator.hpp>
