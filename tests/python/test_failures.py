@@ -1,0 +1,84 @@
+"""Bad input and dying ranks."""
+
+import os
+import signal
+import time
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import gradwire.torch
+from models import batch, mlp, small_buckets, train
+
+
+def refusals(rank):
+    def refused(text, model, *arguments, **options):
+        with pytest.raises(gradwire.Error, match=text):
+            gradwire.torch.attach(model, *arguments, **options)
+
+    refused("takes a DistributedDataParallel, not Sequential", mlp(), "none")
+    model = DistributedDataParallel(mlp())
+    refused("unknown method 'twobit'", model, "twobit")
+    refused("diverges", model, "quant(bits=1,round=stochastic)+ef")
+    refused("=>", model, "none", rules=["embed"])
+    refused("timeout", model, "none", timeout=0)
+    refused("float64", DistributedDataParallel(mlp(torch.float64)), "none")
+    refused("sparse=False", DistributedDataParallel(nn.EmbeddingBag(50, 8, sparse=True)), "none")
+    torch._dynamo.config.optimize_ddp = "python_reducer"
+    refused("bypasses", model, "none")
+    torch._dynamo.config.optimize_ddp = True
+    gradwire.torch.attach(model, "none")
+    refused("attached to this model already", model, "none")
+
+
+def test_what_cannot_be_attached_is_refused_with_the_reason(run_ranks):
+    run_ranks(1, refusals)
+
+
+def old_torch(rank):
+    torch.__version__ = "2.3.1+cpu"
+    with pytest.raises(gradwire.Error, match="too old"):
+        gradwire.torch.attach(DistributedDataParallel(mlp()), "none")
+
+
+def test_an_old_torch_is_refused(run_ranks):
+    run_ranks(1, old_torch)
+
+
+def differing(rank):
+    model = DistributedDataParallel(mlp())
+    with pytest.raises(gradwire.Error) as raised:
+        gradwire.torch.attach(model, "onebit+ef" if rank == 1 else "none", timeout=20)
+    assert raised.value.code == "mismatch"
+    return str(raised.value)
+
+
+def test_ranks_with_different_specs_all_refuse_and_name_the_rank(run_ranks):
+    for text in run_ranks(3, differing):
+        assert "rank 1" in text and "method" in text
+
+
+def dies(rank, how):
+    model = small_buckets(mlp())
+    gradwire.torch.attach(model, "onebit+ef", timeout=10)
+    train(model, rank, 3)
+    x, y = batch(rank, 3)
+    loss = nn.functional.cross_entropy(model(x), y)
+    if rank == 1:
+        if how is signal.SIGKILL:
+            os.kill(os.getpid(), how)
+        time.sleep(25)  # hangs
+        return None
+    begin = time.monotonic()
+    with pytest.raises(gradwire.Error) as raised:
+        loss.backward()
+        train(model, rank, 1, first=4)
+    assert time.monotonic() - begin < 20
+    return str(raised.value)
+
+
+def test_a_rank_that_is_killed_is_named_by_the_others(run_ranks):
+    first, _, third = run_ranks(3, dies, signal.SIGKILL)
+    assert "rank 1" in first and "rank 1" in third
