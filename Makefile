@@ -35,9 +35,16 @@ demo: setup ## the main job on real data: an A/B convergence test, report in dem
 	@scripts/demo.sh
 
 .PHONY: test
-test: build ## every test, then the library's under AddressSanitizer + UBSan and ThreadSanitizer
+test: build ## every test, the Python package's too, then the library's under AddressSanitizer + UBSan and ThreadSanitizer
 	@scripts/test.sh build release
+	@scripts/setup.sh build python
+	@scripts/python.sh test
 	@$(MAKE) --no-print-directory asan tsan
+
+.PHONY: python
+python: ## build the Python package and install it into .venv
+	@scripts/setup.sh build python
+	@scripts/python.sh
 
 .PHONY: asan
 asan: setup ## the library's tests under AddressSanitizer and UndefinedBehaviorSanitizer

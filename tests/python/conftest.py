@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch._dynamo  # DistributedDataParallel does, in three seconds: once here, not in every rank
 import torch.distributed as dist
 
 torch.set_num_threads(1)  # before any fork: a pool of threads does not survive one

@@ -234,10 +234,10 @@ def test_join_with_uneven_inputs(run_ranks, method):
 
 
 def compiles(rank, method):
-    expected = small_buckets(mlp())
+    expected = DistributedDataParallel(mlp())
     gradwire.torch.attach(expected, method)
     train(expected, rank, 3)
-    model = torch.compile(small_buckets(mlp()), backend="eager")
+    model = torch.compile(DistributedDataParallel(mlp()), backend="eager")
     gradwire.torch.attach(model, method)
     train(model, rank, 3)
     assert torch.equal(agree(model), flat(expected))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -66,6 +67,7 @@ class Handle:
         self._names = list(parameters)
         self._index = {id(parameter): i for i, parameter in enumerate(parameters.values())}
         self._layouts: dict[int, tuple[tuple[int, ...], _core.Layout]] = {}
+        self._pending: list[torch.futures.Future[torch.Tensor]] = []
         self._comm = meet(group, timeout)
         self._averager = _core.Averager(
             self._comm, self._names, [list(parameter.shape) for parameter in parameters.values()],
@@ -95,8 +97,25 @@ class Handle:
             else:
                 future.set_exception(failure)
 
-        self._averager.start(buffer.data_ptr(), self._layout(bucket, buffer), bucket.is_last(), done)
+        last = bucket.is_last()
+        self._averager.start(buffer.data_ptr(), self._layout(bucket, buffer), last, done)
+        self._pending.append(future)
+        if last:
+            self._raise_failures_from_backward()
         return future
+
+    def _raise_failures_from_backward(self) -> None:
+        # DDP makes a RuntimeError of whatever a future holds. A callback that autograd runs before DDP looks at the
+        # futures raises the error itself.
+        pending, self._pending = self._pending, []
+
+        def wait() -> None:
+            for future in pending:
+                future.wait()
+
+        # Outside backward, where a rank that has joined stands in for its gradients, there is nobody to raise it to.
+        with contextlib.suppress(RuntimeError):
+            torch.autograd.Variable._execution_engine.queue_callback(wait)
 
     def stats(self) -> dict[str, Any]:
         """Steps, raw_bytes (as f32 by the dense algorithm), wire_bytes (what this rank sent), compression,
