@@ -5,5 +5,6 @@
 """
 
 from gradwire.torch._attach import Handle, attach
+from gradwire.torch._metrics import Metrics, metrics
 
-__all__ = ["Handle", "attach"]
+__all__ = ["Handle", "Metrics", "attach", "metrics"]
