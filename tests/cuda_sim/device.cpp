@@ -193,7 +193,10 @@ void machine::deadlock() {
 
 void machine::look(stream& from) {
   if (options.pace == pace::lazy) {
-    if (stream* const next = needed_for(from)) step(*next, true);
+    // Who asks again and again sleeps in between: some steps each time.
+    for (int i = 0; i < 8; ++i) {
+      if (stream* const next = needed_for(from)) step(*next, true);
+    }
     memory.close();
   } else {
     let_work(1 + engine_() % 4);
