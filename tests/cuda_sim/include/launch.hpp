@@ -22,12 +22,28 @@ cudaError_t launch(cudaLaunchConfig_t const& config, void const* kernel, std::ve
 
 }  // namespace cuda_sim
 
+namespace cuda_sim {
+
+//! What is looked at of an argument. Padding may hold anything, an old pointer too: where it cannot be cleared, only
+//! arguments that are pointers are looked at.
+template <class T>
+argument seen_of(T& one) {
+#if defined(__has_builtin) && __has_builtin(__builtin_clear_padding)
+  __builtin_clear_padding(&one);
+  return {&one, sizeof one};
+#else
+  return {&one, std::is_pointer_v<T> ? sizeof one : 0};
+#endif
+}
+
+}  // namespace cuda_sim
+
 template <class... Parameters, class... Arguments>
 cudaError_t cudaLaunchKernelEx(cudaLaunchConfig_t const* config, void (*kernel)(Parameters...),
                                Arguments&&... arguments) {
   auto const kept =
       std::make_shared<std::tuple<std::remove_cvref_t<Parameters>...>>(std::forward<Arguments>(arguments)...);
   std::vector<cuda_sim::argument> seen;
-  std::apply([&](auto const&... one) { (seen.push_back({&one, sizeof one}), ...); }, *kept);
+  std::apply([&](auto&... one) { (seen.push_back(cuda_sim::seen_of(one)), ...); }, *kept);
   return cuda_sim::launch(*config, reinterpret_cast<void const*>(kernel), seen, [=] { std::apply(kernel, *kept); });
 }
