@@ -49,7 +49,7 @@ namespace gradwire::topk {
   return word;
 }
 
-__global__ inline void __launch_bounds__(policy::threads)
+__global__ void __launch_bounds__(policy::threads)
     write_kernel(__grid_constant__ task_list const tasks, std::size_t chunks, state const* states,
                  std::size_t const* indices, std::byte* payload) {
   for (std::size_t chunk = blockIdx.x; chunk < chunks; chunk += gridDim.x) {
@@ -77,7 +77,7 @@ enum class content : std::uint32_t { numbers, spoiled, damaged };
 
 //! A thread block for each segment: is it whole, and how many ones lie before each word of its bitmap. Nothing that a
 //! later kernel does with a segment that passes can leave its payload.
-__global__ inline void __launch_bounds__(policy::threads)
+__global__ void __launch_bounds__(policy::threads)
     index_kernel(__grid_constant__ task_list const tasks, std::byte const* payload, content* contents,
                  unsigned long long* ranks, cuda::fault_word fault) {
   GW_SHARED_ARRAY(unsigned long long, exchange, policy::warps);

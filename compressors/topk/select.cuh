@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(policy::threads)
 }
 
 //! A thread block for each segment: the digit of the wanted element, counting from the largest. Leaves zero counts.
-__global__ inline void __launch_bounds__(policy::threads)
+__global__ void __launch_bounds__(policy::threads)
     choose_digit_kernel(digit next, bool is_first, state* states, unsigned long long* counts) {
   constexpr unsigned per_thread = bins / policy::threads;
   GW_SHARED_ARRAY(unsigned long long, exchange, policy::warps);
@@ -134,7 +134,7 @@ struct before {
 };
 
 //! A thread block for each segment: adds up its tiles' counts in order.
-__global__ inline void __launch_bounds__(policy::threads)
+__global__ void __launch_bounds__(policy::threads)
     add_tiles_kernel(__grid_constant__ task_list const tasks, std::uint32_t const* counts, before* sums) {
   GW_SHARED_ARRAY(unsigned long long, exchange, policy::warps);
   task const& of = tasks[blockIdx.x];

@@ -23,7 +23,8 @@ struct options {
   cuda_sim::order order = order::forward;
   int devices = 2;
   std::size_t memory = std::size_t{1} << 32;  //!< bytes of a device; more is cudaErrorMemoryAllocation
-  unsigned seconds = 60;                      //!< that a kernel may run before it is reported as hanging
+  bool closed = true;     //!< device memory is closed to the host; false is faster, and such a touch goes unseen
+  unsigned seconds = 60;  //!< that a kernel may run before it is reported as hanging
   bool keep_schedule = false;
   bool race_check = false;           //!< under ThreadSanitizer: looks for races between CUDA threads too
   std::size_t atomics = 20'000'000;  //!< of one thread in one block before it is reported as spinning

@@ -29,6 +29,7 @@ void machine::start(cuda_sim::options const& wanted) {
   }
   options = wanted;
   engine_.seed(wanted.seed);
+  memory.set_closed(wanted.closed);
   kept_schedule.clear();
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 
 #include "tests/cuda_sim/device.hpp"
@@ -13,7 +14,7 @@ namespace cuda_sim {
 namespace {
 
 // Without template arguments and parameters.
-std::string name_of(void const* kernel) {
+std::string find_name(void const* kernel) {
   Dl_info info{};
   if (dladdr(kernel, &info) == 0 || info.dli_sname == nullptr) return "(not exported)";
   int status = 0;
@@ -22,6 +23,13 @@ std::string name_of(void const* kernel) {
   std::string const whole = status == 0 ? text.get() : info.dli_sname;
   std::string const name = whole.substr(0, whole.find_first_of("(<"));
   return name.substr(name.rfind(' ') == std::string::npos ? 0 : name.rfind(' ') + 1);
+}
+
+std::string const& name_of(void const* kernel) {
+  static std::map<void const*, std::string> known;  // the machine's lock is held
+  auto const [found, is_new] = known.try_emplace(kernel);
+  if (is_new) found->second = find_name(kernel);
+  return found->second;
 }
 
 bool is_mapped(std::uintptr_t address) {
@@ -68,7 +76,7 @@ cudaError_t launch(cudaLaunchConfig_t const& config, void const* kernel, std::ve
   machine& all = machine::instance();
   std::unique_lock lock{all.mutex};
   all.held = &lock;
-  std::string const name = name_of(kernel);
+  std::string const& name = name_of(kernel);
   stream& on = all.find(config.stream, "a launch");
   std::size_t const threads = std::size_t{config.blockDim.x} * config.blockDim.y * config.blockDim.z;
   bool const empty = config.gridDim.x == 0 || config.gridDim.y == 0 || config.gridDim.z == 0 || threads == 0;

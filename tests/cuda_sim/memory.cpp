@@ -104,7 +104,15 @@ allocation const* memory::find(void const* pointer) const {
   return at <= begin + one.bytes ? &one : nullptr;
 }
 
+void memory::set_closed(bool closed) {
+  is_closed_ = true;
+  close();
+  if (!closed) open(-1);
+  is_closed_ = closed;
+}
+
 void memory::open(int device) {
+  if (!is_closed_) return;
   if (is_open_ && open_device_ == device) return;
   is_open_ = true;
   open_device_ = device;
@@ -114,7 +122,7 @@ void memory::open(int device) {
 }
 
 void memory::close() {
-  if (!is_open_) return;
+  if (!is_closed_ || !is_open_) return;
   is_open_ = false;
   for (auto const& [address, one] : all_) {
     if (!one.pinned && one.life == life::live) protect(one, false);

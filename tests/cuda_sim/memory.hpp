@@ -36,6 +36,9 @@ class memory {
 
   //! Null: none of ours.
   [[nodiscard]] allocation const* find(void const* pointer) const;
+  //! `closed`: closed to the host and to other devices than the one that works. Otherwise it is open once and for all,
+  //! but for what is not allocated yet, or not any more.
+  void set_closed(bool closed);
   //! The memory of one device (-1: of all) opens or closes.
   void open(int device);
   void close();
@@ -50,6 +53,7 @@ class memory {
 
   std::map<std::uintptr_t, allocation> all_;
   std::deque<std::uintptr_t> freed_;
+  bool is_closed_ = true;
   bool is_open_ = false;
   int open_device_ = -1;
 };
