@@ -6,7 +6,11 @@ include(CMakePackageConfigHelpers)
 install(TARGETS gradwire EXPORT gradwire_targets
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(DIRECTORY include/gradwire DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp")
+install(DIRECTORY include/gradwire DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp"
+        PATTERN cuda EXCLUDE)
+if(GRADWIRE_HAS_CUDA)
+  install(DIRECTORY include/gradwire/cuda DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gradwire FILES_MATCHING PATTERN "*.hpp")
+endif()
 install(EXPORT gradwire_targets NAMESPACE gradwire:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/gradwire)
 configure_package_config_file(cmake/gradwire-config.cmake.in ${PROJECT_BINARY_DIR}/gradwire-config.cmake
                               INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/gradwire)

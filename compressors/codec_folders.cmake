@@ -25,17 +25,52 @@ function(gradwire_add_codecs target names_variable)
   set(${names_variable} ${names} PARENT_SCOPE)
 endfunction()
 
-# gradwire_codec_table(TARGET NAME…): gives TARGET the table of these codecs, from which the registry starts.
+# gradwire_codec_table(TARGET NAME… [CUDA NAME…]): gives TARGET the table of these codecs, from which the registry starts.
+# Those behind CUDA have a codec.cu in the build.
 function(gradwire_codec_table target)
-  set(names ${ARGN})
+  cmake_parse_arguments(ARG "" "" "CUDA" ${ARGN})
+  set(names ${ARG_UNPARSED_ARGUMENTS})
   list(SORT names)
   list(LENGTH names count)
   set(declarations "")
   set(rows "")
+  set(with_cuda "")
   foreach(name IN LISTS names)
     string(APPEND declarations "codec_entry const& ${name}();\n")
-    string(APPEND rows "      &${name}(),\n")
+    if(name IN_LIST ARG_CUDA)
+      string(APPEND declarations "codec_functions const& ${name}_cuda();\n")
+      string(APPEND rows "      &with_cuda<${name}, ${name}_cuda>(),\n")
+    else()
+      string(APPEND rows "      &${name}(),\n")
+    endif()
   endforeach()
-  configure_file(${PROJECT_SOURCE_DIR}/compressors/built_in.cpp.in ${CMAKE_CURRENT_BINARY_DIR}/built_in.cpp @ONLY)
-  target_sources(${target} PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/built_in.cpp)
+  if(ARG_CUDA)
+    string(CONCAT with_cuda "template <codec_entry const& (*Entry)(), codec_functions const& (*Cuda)()>\n"
+                            "codec_entry const& with_cuda() {\n"
+                            "  static codec_entry const entry = [] {\n"
+                            "    codec_entry made = Entry();\n"
+                            "    made.cuda = &Cuda();\n"
+                            "    return made;\n"
+                            "  }();\n"
+                            "  return entry;\n"
+                            "}\n\n")
+  endif()
+  set(table ${CMAKE_CURRENT_BINARY_DIR}/${target}_built_in.cpp)
+  configure_file(${PROJECT_SOURCE_DIR}/compressors/built_in.cpp.in ${table} @ONLY)
+  target_sources(${target} PRIVATE ${table})
+endfunction()
+
+# gradwire_cuda_codecs(NAMES SOURCES FOLDER…): sets NAMES to the codecs that have kernels and SOURCES to their files.
+function(gradwire_cuda_codecs names_variable sources_variable)
+  set(names "")
+  set(sources "")
+  foreach(folder IN LISTS ARGN)
+    if(EXISTS ${folder}/codec.cu)
+      get_filename_component(name ${folder} NAME)
+      list(APPEND names ${name})
+      list(APPEND sources ${folder}/codec.cu)
+    endif()
+  endforeach()
+  set(${names_variable} ${names} PARENT_SCOPE)
+  set(${sources_variable} ${sources} PARENT_SCOPE)
 endfunction()

@@ -11,40 +11,52 @@
 
 #include <gradwire/error.hpp>
 
+#include "core/event_state.hpp"
+
 namespace gradwire {
 
-struct event::state {
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool reached = false;
-  std::exception_ptr failure;
+void event::state::time_out(std::chrono::milliseconds timeout) {
+  throw error{errc::timeout, "an event was not reached within " + std::to_string(timeout.count()) +
+                                 " ms: the stream before it is blocked or very slow"};
+}
 
+class host_point final : public event::state {
+ public:
   void reach(std::exception_ptr why) {
-    std::scoped_lock const lock{mutex};
-    reached = true;
-    failure = std::move(why);
-    changed.notify_all();
+    std::scoped_lock const lock{mutex_};
+    reached_ = true;
+    failure_ = std::move(why);
+    changed_.notify_all();
   }
 
-  // Blocks; rethrows the failure before the point.
-  void wait(std::chrono::milliseconds timeout) {
-    std::unique_lock lock{mutex};
-    auto const there = [&] { return reached; };
-    if (timeout == no_timeout) {
-      changed.wait(lock, there);
-    } else if (!changed.wait_for(lock, timeout, there)) {
-      throw error{errc::timeout, "an event was not reached within " + std::to_string(timeout.count()) +
-                                     " ms: the stream before it is blocked or very slow"};
-    }
-    if (failure) std::rethrow_exception(failure);
+  [[nodiscard]] bool ready() const override {
+    std::scoped_lock const lock{mutex_};
+    return reached_;
   }
+
+  void wait(std::chrono::milliseconds timeout) override {
+    std::unique_lock lock{mutex_};
+    auto const there = [&] { return reached_; };
+    if (timeout == no_timeout) {
+      changed_.wait(lock, there);
+    } else if (!changed_.wait_for(lock, timeout, there)) {
+      time_out(timeout);
+    }
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool reached_ = false;
+  std::exception_ptr failure_;
 };
 
 struct host_stream::state {
   // Markers (event records) run even when the stream has failed, so that nobody waits for ever.
   struct item {
     std::function<void()> task;
-    std::shared_ptr<event::state> marker;
+    std::shared_ptr<host_point> marker;
   };
 
   std::mutex mutex;
@@ -95,12 +107,15 @@ struct host_stream::state {
 
 namespace {
 
-host_stream::state* host_state(stream_ref stream) {
-  if (stream.kind != device_kind::cpu) {
-    throw error{errc::unsupported,
-                "a CUDA stream was passed to a build without CUDA: pass a host_stream's ref(), or {}"};
-  }
-  return static_cast<host_stream::state*>(stream.handle);
+host_stream::state* host_state(stream_ref stream) { return static_cast<host_stream::state*>(stream.handle); }
+
+//! Null for host streams.
+device_streams const* device_functions(stream_ref stream) {
+  if (stream.kind == device_kind::cpu) return nullptr;
+  if (device_streams const* const functions = cuda_streams()) return functions;
+  throw error{errc::unsupported,
+              "a CUDA stream was passed to a build without CUDA: configure with GRADWIRE_CUDA=ON, or pass a "
+              "host_stream's ref()"};
 }
 
 }  // namespace
@@ -126,40 +141,44 @@ host_stream::~host_stream() {
 stream_ref host_stream::ref() noexcept { return {device_kind::cpu, state_.get()}; }
 
 void event::record(stream_ref stream) {
-  auto* const host = host_state(stream);
-  state_ = std::make_shared<state>();
-  if (host == nullptr) {
-    state_->reach(nullptr);
+  if (auto const* const device = device_functions(stream)) {
+    state_ = device->record(stream);
+    return;
+  }
+  auto const point = std::make_shared<host_point>();
+  state_ = point;
+  if (auto* const host = host_state(stream)) {
+    host->push({nullptr, point});
   } else {
-    host->push({nullptr, state_});
+    point->reach(nullptr);
   }
 }
 
-bool event::ready() const {
-  if (!state_) return true;
-  std::scoped_lock const lock{state_->mutex};
-  return state_->reached;
-}
+bool event::ready() const { return !state_ || state_->ready(); }
 
 void event::wait(std::chrono::milliseconds timeout) const {
   if (state_) state_->wait(timeout);
 }
 
 void enqueue(stream_ref stream, std::function<void()> task) {
-  auto* const host = host_state(stream);
-  if (host == nullptr) {
-    task();
-  } else {
+  if (device_functions(stream) != nullptr) {
+    throw error{errc::unsupported, "a host task cannot be enqueued on a CUDA stream: use a host stream and an event"};
+  }
+  if (auto* const host = host_state(stream)) {
     host->push({std::move(task), nullptr});
+  } else {
+    task();
   }
 }
 
 void wait(stream_ref stream, event const& point, std::chrono::milliseconds timeout) {
   if (!point.state_) return;
+  if (auto const* const device = device_functions(stream)) return device->wait(stream, point.state_, timeout);
   enqueue(stream, [state = point.state_, timeout] { state->wait(timeout); });
 }
 
 void synchronize(stream_ref stream, std::chrono::milliseconds timeout) {
+  if (auto const* const device = device_functions(stream)) return device->synchronize(stream, timeout);
   auto* const host = host_state(stream);
   if (host == nullptr) return;
   event done;

@@ -26,6 +26,12 @@ forbid overlap 'bench/' "the library does not use the program"
 forbid include 'cuda|nccl|mpi\.h|gloo/|torch|hwy/|fmt/|spdlog|nlohmann|Eigen|boost' \
   "public headers stand alone: no library behind them shows"
 
+# CUDA's headers are for kernels and what surrounds them; everything else compiles without.
+while IFS= read -r hit; do
+  offence "$hit: CUDA headers only in .cu, .cuh and include/gradwire/cuda"
+done < <(git ls-files -z '*.cpp' '*.hpp' ':!tests/cuda_sim' ':!include/gradwire/cuda' |
+  xargs -0 -r grep -nE '^ *# *include *[<"](cuda|cub/|thrust/)' /dev/null || true)
+
 while IFS= read -r file; do
   lines=$(wc -l <"$file")
   [[ $lines -le 500 ]] || offence "$file has $lines lines: split it by reasons to change (limit 500)"

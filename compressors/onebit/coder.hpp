@@ -17,10 +17,6 @@
 
 namespace gradwire::onebit {
 
-//! Positions in codec_entry::keys.
-inline constexpr std::size_t block_key = 0;
-inline constexpr std::size_t scale_key = 1;
-
 //! Elements that are decoded at a time to gradients of another type than float: they stay in the first-level cache.
 inline constexpr std::size_t piece = 1024;
 

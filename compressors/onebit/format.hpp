@@ -12,6 +12,10 @@
 
 namespace gradwire::onebit {
 
+//! Positions in codec_entry::keys.
+inline constexpr std::size_t block_key = 0;
+inline constexpr std::size_t scale_key = 1;
+
 struct block_header {
   float scale;
 };

@@ -16,11 +16,8 @@
 #include <gradwire/codec.hpp>
 #include <gradwire/error.hpp>
 
+#include "tests/compressors/device.hpp"
 #include "tests/support/arrays.hpp"
-
-namespace gradwire {
-inline void PrintTo(codec_entry const* entry, std::ostream* out) { *out << entry->name; }
-}  // namespace gradwire
 
 namespace gradwire::test {
 
@@ -93,23 +90,16 @@ struct setup {
   layout where;
   std::size_t shift = 0;
   random_key key{11, 22};
+  device* on = running_on;
 };
+
+//! The same on the CPU: what other devices are held against.
+[[nodiscard]] inline setup on_cpu(setup s) {
+  s.on = &cpu();
+  return s;
+}
 
 using bytes = std::vector<std::byte>;
-
-//! A copy whose last byte ends its allocation, so that AddressSanitizer sees a read past the end.
-class input {
- public:
-  input(std::span<std::byte const> from, std::size_t shift)
-      : storage_{std::make_unique_for_overwrite<std::byte[]>(from.size() + shift)}, data_{storage_.get() + shift} {
-    if (!from.empty()) std::memcpy(data_, from.data(), from.size());
-  }
-  [[nodiscard]] std::byte const* data() const { return data_; }
-
- private:
-  std::unique_ptr<std::byte[]> storage_;
-  std::byte* data_;
-};
 
 [[nodiscard]] inline bytes to_bytes(dtype type, std::span<float const> values) {
   bytes made(values.size() * size_of(type));
@@ -127,7 +117,9 @@ class input {
   bytes const raw = to_bytes(s.type, values);
   input const grad{raw, s.shift * size_of(s.type)};
   guarded payload{s.codec.encoded_bytes(s.where.segments), s.shift};
-  s.codec.encode({}, {grad.data(), s.type}, s.where.segments, s.key, payload.bytes());
+  std::span const to{inout(*s.on, payload), payload.bytes().size()};
+  s.codec.encode(s.on->on(), {s.on->in(grad.bytes()), s.type}, s.where.segments, s.key, to);
+  s.on->finish();
   return copy(payload);
 }
 
@@ -144,7 +136,10 @@ struct fed {
   guarded kept{residual.size_bytes(), s.shift * sizeof(float)};
   write_as(dtype::f32, residual, kept.data());
   guarded payload{s.codec.encoded_bytes(s.where.segments), s.shift};
-  s.codec.encode_with_feedback({}, {grad.data(), s.type}, kept.as<float>(), s.where.segments, s.key, payload.bytes());
+  auto* const lost = reinterpret_cast<float*>(inout(*s.on, kept));
+  std::span const to{inout(*s.on, payload), payload.bytes().size()};
+  s.codec.encode_with_feedback(s.on->on(), {s.on->in(grad.bytes()), s.type}, lost, s.where.segments, s.key, to);
+  s.on->finish();
   return {copy(payload), copy(kept)};
 }
 
@@ -154,12 +149,14 @@ template <bool Add>
   input const from{payload, s.shift};
   guarded out{before.size() * size_of(s.type), s.shift * size_of(s.type)};
   write_as(s.type, before, out.data());
-  elements const to{out.data(), s.type};
+  elements const to{inout(*s.on, out), s.type};
+  std::span const sent{s.on->in(from.bytes()), payload.size()};
   if constexpr (Add) {
-    s.codec.decode_add({}, {from.data(), payload.size()}, s.where.segments, to, scale);
+    s.codec.decode_add(s.on->on(), sent, s.where.segments, to, scale);
   } else {
-    s.codec.decode({}, {from.data(), payload.size()}, s.where.segments, to, scale);
+    s.codec.decode(s.on->on(), sent, s.where.segments, to, scale);
   }
+  s.on->finish();
   return copy(out);
 }
 
@@ -168,23 +165,23 @@ template <bool Add>
   std::vector<input> inputs;
   for (bytes const& one : payloads) inputs.emplace_back(one, s.shift);
   std::vector<std::byte const*> sources;
-  for (input const& one : inputs) sources.push_back(one.data());
+  for (input const& one : inputs) sources.push_back(s.on->in(one.bytes()));
   guarded kept{residual ? residual->size() * sizeof(float) : 0, s.shift * sizeof(float)};
   if (residual) write_as(dtype::f32, *residual, kept.data());
   guarded payload{s.codec.encoded_bytes(s.where.segments), s.shift};
-  s.codec.reduce_encode({}, sources, scale, residual ? kept.as<float>() : nullptr, s.where.segments, s.key,
-                        payload.bytes());
+  auto* const lost = residual ? reinterpret_cast<float*>(inout(*s.on, kept)) : nullptr;
+  std::span const to{inout(*s.on, payload), payload.bytes().size()};
+  s.codec.reduce_encode(s.on->on(), sources, scale, lost, s.where.segments, s.key, to);
+  s.on->finish();
   return {copy(payload), copy(kept)};
 }
 
 //! What one segment decodes to, in f32.
 [[nodiscard]] inline std::vector<float> round_trip(codec const& codec, std::span<float const> x, random_key key = {}) {
-  segment const whole{0, 0, x.size(), 0, 7};
-  bytes payload(codec.encoded_bytes(x.size()));
-  codec.encode({}, {x.data(), dtype::f32}, {&whole, 1}, key, payload);
-  std::vector<float> out(x.size(), -1.0f);
-  codec.decode({}, payload, {&whole, 1}, {out.data(), dtype::f32});
-  return out;
+  setup const s{codec, dtype::f32, {{{0, 0, x.size(), 0, 7}}, x.size(), x.size()}, 0, key};
+  bytes const payload = encode(s, x);
+  std::vector<float> const before(x.size(), -1.0f);
+  return read_as(dtype::f32, decode_into<false>(s, payload, before, 1).data(), x.size());
 }
 
 //! As floats, every NaN the same one: which NaN comes out is no part of the contract.
@@ -211,12 +208,29 @@ template <bool Add>
   return sum;
 }
 
-class ConformanceSuite : public testing::TestWithParam<codec_entry const*> {
+//! A codec on a device.
+struct codec_on {
+  codec_entry const* entry;
+  device* where;
+  codec_entry const* operator->() const { return entry; }
+  codec_entry const& operator*() const { return *entry; }
+};
+inline void PrintTo(codec_on const& one, std::ostream* out) { *out << one->name << " on " << one.where->name(); }
+
+class ConformanceSuite : public testing::TestWithParam<codec_on> {
  protected:
-  //! Calls `check(codec)` for every variant in both implementations.
+  void SetUp() override {
+    running_on = GetParam().where;
+    running_on->prepare();
+  }
+  void TearDown() override { running_on = &cpu(); }
+  [[nodiscard]] bool is_on_cpu() const { return GetParam().where == &cpu(); }
+
+  //! Calls `check(codec)` for every variant; on the CPU in both implementations.
   template <class F>
   void for_each_variant(F&& check) {
     for (implementation const impl : both_implementations) {
+      if (impl == implementation::reference && !is_on_cpu()) return;
       for (codec const& one : variants(*GetParam(), impl)) {
         SCOPED_TRACE(one.text() + (impl == implementation::fast ? ", fast" : ", reference"));
         check(one);
@@ -226,13 +240,24 @@ class ConformanceSuite : public testing::TestWithParam<codec_entry const*> {
   }
 };
 
-[[nodiscard]] inline std::string codec_name(testing::TestParamInfo<codec_entry const*> const& info) {
-  return std::string{info.param->name};
+//! Every codec of the build on every device of the executable that it has functions for.
+[[nodiscard]] inline std::vector<codec_on> codecs_on_devices() {
+  std::vector<codec_on> all;
+  for (codec_entry const* const entry : codecs()) {
+    for (device* const where : devices()) {
+      if (where == &cpu() || entry->cuda != nullptr) all.push_back({entry, where});
+    }
+  }
+  return all;
+}
+
+[[nodiscard]] inline std::string codec_name(testing::TestParamInfo<codec_on> const& one) {
+  std::string const codec{one.param->name};
+  return one.param.where == &cpu() ? codec : codec + "_" + std::string{one.param.where->name()};
 }
 
 //! Instantiates a suite for every codec of the build.
-#define GRADWIRE_FOR_EVERY_CODEC(suite)                                                                      \
-  INSTANTIATE_TEST_SUITE_P(, suite, testing::ValuesIn(gradwire::codecs().begin(), gradwire::codecs().end()), \
-                           gradwire::test::codec_name)
+#define GRADWIRE_FOR_EVERY_CODEC(suite) \
+  INSTANTIATE_TEST_SUITE_P(, suite, testing::ValuesIn(gradwire::test::codecs_on_devices()), gradwire::test::codec_name)
 
 }  // namespace gradwire::test

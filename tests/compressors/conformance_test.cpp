@@ -236,7 +236,7 @@ TEST_P(Conformance, RefusesAPayloadOfAnotherSize) {
       for (std::size_t size = 0; size <= payload.size(); ++size) {
         if (size == payload.size() - 4) continue;
         try {
-          codec.decode({}, std::span{payload}.first(size), {&whole, 1}, {out.data(), dtype::f32});
+          codec.decode(running_on->on(), std::span{payload}.first(size), {&whole, 1}, {out.data(), dtype::f32});
           ADD_FAILURE() << size << " bytes for " << n << " elements were accepted";
         } catch (error const& failure) {
           EXPECT_EQ(failure.code(), errc::corrupt_payload);
@@ -264,13 +264,19 @@ TEST_P(Conformance, DecodesOrRefusesArbitraryBytesAndStaysInsideItsBuffers) {
         }
       }
       std::vector<float> const before(s.where.gradients, 0.5f);
-      try {
-        static_cast<void>(decode_into<false>(s, payload, before, 1));
-        static_cast<void>(decode_into<true>(s, payload, before, 1));
-        static_cast<void>(reduce_encode(s, {payload, payload}, 1, std::nullopt));
-      } catch (error const& failure) {
-        EXPECT_EQ(failure.code(), errc::corrupt_payload) << failure.what();
-      }
+      auto const refuses = [](auto&& call) {
+        try {
+          static_cast<void>(call());
+          return false;
+        } catch (error const& failure) {
+          EXPECT_EQ(failure.code(), errc::corrupt_payload) << failure.what();
+          return true;
+        }
+      };
+      bool const refused = refuses([&] { return decode_into<false>(on_cpu(s), payload, before, 1); });
+      EXPECT_EQ(refuses([&] { return decode_into<false>(s, payload, before, 1); }), refused);
+      EXPECT_EQ(refuses([&] { return decode_into<true>(s, payload, before, 1); }), refused);
+      EXPECT_EQ(refuses([&] { return reduce_encode(s, {payload, payload}, 1, std::nullopt); }), refused);
     }
   });
 }

@@ -34,10 +34,7 @@ class guarded {
 
   [[nodiscard]] std::byte* data() { return storage_.data() + before_; }
   [[nodiscard]] std::span<std::byte> bytes() { return {data(), bytes_}; }
-  template <class T>
-  [[nodiscard]] T* as() {
-    return reinterpret_cast<T*>(data());
-  }
+  [[nodiscard]] std::span<std::byte> with_guards() { return storage_; }
   //! True while nothing was written outside.
   [[nodiscard]] bool intact() const {
     std::span const all{storage_};
