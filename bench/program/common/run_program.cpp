@@ -1,5 +1,7 @@
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
-#include <cstdio>
 #include <exception>
 #include <new>
 #include <string>
@@ -11,13 +13,12 @@
 #include <gradwire/error.hpp>
 #include <gradwire/version.hpp>
 
+#include "program/common/console.hpp"
 #include "program/common/context.hpp"
 #include "program/common/interrupt.hpp"
 
 namespace gradwire::program {
 namespace {
-
-void print_error(std::string_view text) { fmt::print(stderr, "gradwire: {}\n", text); }
 
 // Failures of peers are an answer ("it ran, and a rank died"); everything else is to be mended before it can run.
 exit_code status_of(errc code) {
@@ -38,7 +39,7 @@ exit_code explain(CLI::App& app, CLI::ParseError const& failure, int argc, char 
     return exit_code::done;
   }
   if (argc < 2) {
-    fmt::print(stderr, "{}", app.help());
+    write_to_stderr(app.help());
     return exit_code::usage;
   }
   auto const chosen = app.get_subcommands();
@@ -63,8 +64,8 @@ exit_code guarded(context& ctx) {
     if (interrupted()) return exit_code::interrupted;  // its peers went first
     print_error(failure.what());
     if (ctx.verbose) {
-      fmt::print(stderr, "  {} thrown at {}:{} ({})\n", to_string(failure.code()), failure.where().file,
-                 failure.where().line, failure.where().function);
+      write_to_stderr(fmt::format("  {} thrown at {}:{} ({})\n", to_string(failure.code()), failure.where().file,
+                                  failure.where().line, failure.where().function));
     }
     return status_of(failure.code());
   } catch (std::bad_alloc const&) {
@@ -76,9 +77,18 @@ exit_code guarded(context& ctx) {
   }
 }
 
+// A standard stream that the caller closed would become the first file that is opened here, and error reports would go
+// into it. With this in its place a write to it fails, as it should.
+void fill_standard_streams() {
+  for (int const fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(fd, F_GETFD) < 0) static_cast<void>(open("/dev/null", O_RDONLY));  // the lowest free one: this
+  }
+}
+
 }  // namespace
 
 int run_program(int argc, char const* const* argv) {
+  fill_standard_streams();
   context ctx;
   ctx.arguments.assign(argv, argv + argc);
   CLI::App app{"gradwire averages gradients across data-parallel workers with far fewer bytes on the wire.",

@@ -7,6 +7,7 @@
 #include "program/common/context.hpp"
 #include "program/common/interrupt.hpp"
 #include "program/common/json_lines.hpp"
+#include "program/common/numbers.hpp"
 #include "program/doctor/checks.hpp"
 
 namespace gradwire::program {
@@ -67,7 +68,7 @@ void add_doctor(CLI::App& app, context& ctx) {
   command->add_option("--ranks", options->ranks, "workers that you want to run on this machine")
       ->type_name("N")
       ->capture_default_str()
-      ->check(CLI::Range(1, 4096));
+      ->transform(whole_number(1, 4096));
   add_timeout_option(*command, options->timeout_ms);
   add_output_options(*command, options->output);
   command->footer(std::string{break_even_definition} + "\nExit status 1 when something would stop a run.");
