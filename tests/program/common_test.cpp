@@ -95,6 +95,8 @@ TEST(OutputDirectory, SaysWhyItCannotBeMade) {
   std::ofstream{folder / "file"} << "x";
   std::string const text = refusal([&] { output_directory out{folder / "file/out"}; });
   EXPECT_NE(text.find("Not a directory"), std::string::npos) << text;
+  std::string const other = refusal([&] { output_directory out{folder / "file/out", "--checkpoint"}; });
+  EXPECT_NE(other.find("name another with --checkpoint"), std::string::npos) << other;
 }
 
 TEST(Process, ReportsExitStatusAndSignal) {
@@ -183,6 +185,51 @@ TEST(Program, AnswersAQuestionThatItCannotParseInOneLineWithStatus2) {
     EXPECT_NE(result.err.find(part), std::string::npos) << result.err;
     EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
   }
+}
+
+TEST(Program, RefusesNumbersThatAreNoneOrOutOfRangeAndSaysWhatIsAllowed) {
+  for (std::string const option :
+       {"train --seed", "train --steps", "train --batch", "train --accumulate", "train --ranks", "train --eval-every",
+        "sweep --seed", "sweep --factor", "sweep --iters", "sweep --warmup", "sweep --ranks", "fidelity --seed",
+        "fidelity --steps", "fidelity --repeats", "ab --seeds", "ab --seed-list", "ab --jobs", "doctor --ranks"}) {
+    for (std::string const value : {"-1", "99999999999999999999", "", "1.5", "0x10", "2 "}) {
+      auto arguments = testing::words(option);
+      arguments.push_back(value);
+      auto const result = testing::run(arguments);
+      EXPECT_EQ(result.status, 2) << option << " '" << value << "'";
+      EXPECT_NE(result.err.find("'" + value + "' is not a "), std::string::npos) << option << result.err;
+      EXPECT_NE(result.err.find(" from "), std::string::npos) << result.err;
+    }
+  }
+  for (std::string const option : {"train --timeout", "sweep --timeout", "doctor --timeout", "ab --run-timeout"}) {
+    for (std::string const value : {"nan", "inf", "-1", "0", "1e99", "", "5s"}) {
+      auto arguments = testing::words(option);
+      arguments.push_back(value);
+      auto const result = testing::run(arguments);
+      EXPECT_EQ(result.status, 2) << option << " '" << value << "'";
+      EXPECT_NE(result.err.find("'" + value + "' is not a number of seconds"), std::string::npos) << result.err;
+    }
+  }
+}
+
+TEST(Program, TakesLeadingZerosAsDecimal) {
+  auto const result = testing::run(testing::words("train --transport inproc --ranks 1 --steps 010 --quiet --json -"));
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(testing::records(result.out).front()["steps"], 10);
+}
+
+TEST(Program, EscapesControlCharactersAndShortensWhatItEchoes) {
+  EXPECT_EQ(one_line("a\nb\x1b[31m\x7f µ"), "a\\nb\\x1b[31m\\x7f µ");
+  std::string const shortened = one_line("begin" + std::string(100'000, 'x') + "end");
+  EXPECT_LT(shortened.size(), 2'000u);
+  EXPECT_EQ(shortened.substr(0, 6), "beginx");
+  EXPECT_EQ(shortened.substr(shortened.size() - 4), "xend");
+  EXPECT_NE(shortened.find("bytes left out"), std::string::npos);
+  // Two bytes a character: none is cut in half.
+  std::string many;
+  for (int i = 0; i < 5000; ++i) many += "µ";
+  EXPECT_NO_THROW(static_cast<void>(record{one_line(many)}.dump()));
+  EXPECT_NO_THROW(static_cast<void>(record{one_line("x" + many)}.dump()));
 }
 
 TEST(Program, PrintsHelpAndVersionOnStandardOutput) {
