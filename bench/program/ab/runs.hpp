@@ -59,6 +59,7 @@ struct run {
   std::optional<double> raw_bytes;
   std::optional<double> wire_bytes;
   std::optional<int> exit_status;    //!< of its process, if it was not ended by a signal; not recorded
+  bool lacks_metric = false;         //!< ended well, but without a record of the chosen metric; not recorded
   std::string reason;                //!< of a run that is not ok
   std::vector<std::string> command;  //!< filled in
   std::string log;                   //!< relative to the output directory
