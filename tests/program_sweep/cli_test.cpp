@@ -1,5 +1,7 @@
 // `gradwire sweep` and `gradwire fidelity` as people start them.
+#include <signal.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -114,6 +116,89 @@ TEST_F(Cli, SweepCountsWhatAnInterfaceSends) {
     ASSERT_TRUE(line.contains("interface_bytes")) << line.dump();
     EXPECT_GE(line["interface_bytes"].get<std::size_t>(), 2 * line["wire_bytes"].get<std::size_t>()) << line.dump();
   }
+}
+
+TEST_F(Cli, SweepLeavesTheResultsOfAnotherExperimentAlone) {
+  std::filesystem::create_directory(folder_ / "ab");
+  std::string const others = "{\"event\":\"experiment\"}\n{\"event\":\"run\",\"arm\":\"none\"}\n";
+  std::vector<std::string> const line{"sweep", "--max-bytes", "8", "--iters", "1", "--spec", "bf16", "--out"};
+  auto const sweep = [&](char const* folder, std::vector<std::string> const& more) {
+    auto arguments = line;
+    arguments.push_back(path(folder));
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run(arguments);
+  };
+  for (std::string const& text : {others, std::string{"notes\n"}}) {
+    write_file(folder_ / "ab" / "results.jsonl", text);
+    EXPECT_EQ(sweep("ab", {"--transport", "inproc"}), 2);
+    EXPECT_NE(err().find("was not written by gradwire sweep"), std::string::npos) << err();
+    EXPECT_NE(err().find("name another --out"), std::string::npos) << err();
+    EXPECT_EQ(read_file(folder_ / "ab" / "results.jsonl"), text);
+  }
+  // An earlier sweep's results stay until there is something new.
+  ASSERT_EQ(sweep("sweep", {"--transport", "inproc"}), 0) << err();
+  std::string const first = read_file(folder_ / "sweep" / "results.jsonl");
+  if (has_gloo()) {
+    setenv("GRADWIRE_INTERFACE", "no-such-interface", 1);
+    EXPECT_NE(sweep("sweep", {"--transport", "gloo", "--timeout", "5"}), 0);
+    unsetenv("GRADWIRE_INTERFACE");
+    EXPECT_EQ(read_file(folder_ / "sweep" / "results.jsonl"), first);
+  }
+  ASSERT_EQ(sweep("sweep", {"--transport", "inproc", "--ranks", "3"}), 0) << err();
+  auto const records = read_json_lines(folder_ / "sweep" / "results.jsonl");
+  ASSERT_EQ(records.size(), 2U);
+  EXPECT_EQ(records[0]["ranks"], 3);
+}
+
+TEST_F(Cli, SweepOverProcessesKeepsFinishedCasesWhateverEndsIt) {
+  if (!has_gloo()) GTEST_SKIP() << "a build without Gloo";
+  for (int const signal : {SIGKILL, SIGHUP}) {
+    std::filesystem::remove_all(folder_ / "sweep");
+    signal_guard const guard;
+    std::vector<process> one;
+    // Two quick cases, then one that takes for ever.
+    one.emplace_back(process_options{.arguments = {GRADWIRE_PROGRAM_FILE,
+                                                   "sweep",
+                                                   "--spec",
+                                                   "bf16",
+                                                   "--min-bytes",
+                                                   "8",
+                                                   "--max-bytes",
+                                                   "8",
+                                                   "--ranks",
+                                                   "2",
+                                                   "1",
+                                                   "--iters",
+                                                   "200",
+                                                   "--warmup",
+                                                   "0",
+                                                   "--transport",
+                                                   "gloo",
+                                                   "gloo",
+                                                   "gloo",
+                                                   "gloo",
+                                                   "gloo",
+                                                   "gloo",
+                                                   "gloo",
+                                                   "gloo",
+                                                   "--out",
+                                                   path("sweep"),
+                                                   "--quiet"},
+                                     .output = folder_ / "out",
+                                     .errors = folder_ / "err2"});
+    auto const written = [&] {
+      std::error_code none;
+      return std::filesystem::file_size(folder_ / "sweep" / "results.jsonl", none) > 0 && !none;
+    };
+    for (int i = 0; i < 6000 && !written() && !one[0].poll(); ++i) usleep(5'000);
+    ASSERT_FALSE(one[0].poll()) << "it ended before it could be interrupted: " << read_file(folder_ / "err2");
+    one[0].signal(signal);
+    ASSERT_TRUE(wait_any(one, std::chrono::seconds{60}));
+    EXPECT_EQ(one[0].end()->value, signal == SIGKILL ? SIGKILL : 130);
+    EXPECT_GE(read_json_lines(folder_ / "sweep" / "results.jsonl").size(), 1U);
+  }
+  EXPECT_NE(read_file(folder_ / "err2").find("cases are finished and kept in " + path("sweep")), std::string::npos)
+      << read_file(folder_ / "err2");
 }
 
 TEST_F(Cli, SweepRefusesNonsenseInOneLine) {

@@ -13,6 +13,7 @@
 
 #include "program/common/console.hpp"
 #include "program/common/context.hpp"
+#include "program/common/numbers.hpp"
 #include "program/common/ranks.hpp"
 #include "program/sweep/plan.hpp"
 #include "program/sweep/reporter.hpp"
@@ -53,24 +54,30 @@ void add_options(CLI::App& command, sweep::sweep_options& options) {
   command.add_option("--ranks", options.ranks, "numbers of workers")
       ->type_name("N ...")
       ->default_str("2; under a launcher: its world")
-      ->check(CLI::Range(1, 4096));
+      ->transform(whole_number(1, 4096));
   command.add_option("--min-bytes", options.min_bytes, "smallest size; K, M and G are powers of 1024")
       ->type_name("SIZE")
       ->capture_default_str();
   command.add_option("--max-bytes", options.max_bytes, "largest size")->type_name("SIZE")->capture_default_str();
-  command.add_option("--factor", options.factor, "from one size to the next")->type_name("N")->capture_default_str();
+  command.add_option("--factor", options.factor, "from one size to the next")
+      ->type_name("N")
+      ->capture_default_str()
+      ->transform(whole_number(2, 1 << 30));
   command.add_option("--dtype", options.type, "of the gradients: f32, f16 or bf16")
       ->type_name("TYPE")
       ->capture_default_str();
   command.add_option("--iters", options.iterations, "timed calls a case")
       ->type_name("N")
       ->default_str("50, fewer where they would take more than a second")
-      ->check(CLI::Range(1, 1'000'000));
+      ->transform(whole_number(1, 1'000'000));
   command.add_option("--warmup", options.warmup, "untimed calls before")
       ->type_name("N")
       ->capture_default_str()
-      ->check(CLI::Range(0, 1'000'000));
-  command.add_option("--seed", options.seed, "of inputs and random numbers")->type_name("K")->capture_default_str();
+      ->transform(whole_number(0, 1'000'000));
+  command.add_option("--seed", options.seed, "of inputs and random numbers")
+      ->type_name("K")
+      ->capture_default_str()
+      ->transform(whole_number());
   command.add_flag("--overlap", options.overlap,
                    "average through the reducer: in chunks, whose encoding, sending and decoding overlap; dense (none) "
                    "stays one all-reduce of the transport");
