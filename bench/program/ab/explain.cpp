@@ -158,13 +158,4 @@ std::vector<std::string> next_steps(question const& asked, std::span<arm_result 
   return lines;
 }
 
-std::string command_text(std::span<std::string const> command) {
-  std::string text;
-  for (std::string const& word : command) {
-    if (!text.empty()) text += ' ';
-    text += shell_word(word);
-  }
-  return text;
-}
-
 }  // namespace gradwire::program

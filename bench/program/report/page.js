@@ -95,9 +95,13 @@ const gw = (() => {
   // make_config({narrow}) gives a Chart.js configuration; the returned function makes the chart again.
   function chart(plot, make_config) {
     let current = null;
+    // A phone has no room for the title of the upright axis beside it.
+    const upright = html('p', {class: 'note upright'});
+    plot.before(upright);
     return drawn(() => {
       if (current) current.destroy();
       plot.replaceChildren();
+      upright.textContent = '';
       Chart.defaults.color = colour('soft');
       Chart.defaults.borderColor = colour('line');
       Chart.defaults.font.family = getComputedStyle(document.body).fontFamily;
@@ -108,6 +112,8 @@ const gw = (() => {
         current = null;
         return;
       }
+      const title = config.options.scales?.y?.title;
+      if (title && !title.display) upright.textContent = '↑ ' + title.text;
       const canvas = html('canvas', {role: 'img', 'aria-label': plot.dataset.label || ''});
       plot.append(canvas);
       config.options = Object.assign({animation: false, responsive: true, maintainAspectRatio: false}, config.options);
