@@ -232,10 +232,27 @@ TEST(Program, EscapesControlCharactersAndShortensWhatItEchoes) {
   EXPECT_NO_THROW(static_cast<void>(record{one_line("x" + many)}.dump()));
 }
 
+TEST(Program, TakesVerboseBeforeAndAfterTheSubcommand) {
+  for (std::string const line : {"--verbose codecs onebits", "codecs --verbose onebits", "codecs onebits --verbose"}) {
+    auto const result = testing::run(testing::words(line));
+    EXPECT_EQ(result.status, 2) << line;
+    EXPECT_NE(result.err.find(" thrown at "), std::string::npos) << line << result.err;
+  }
+  auto const usual = testing::run({"codecs", "onebits"});
+  EXPECT_EQ(usual.err.find(" thrown at "), std::string::npos) << usual.err;
+}
+
 TEST(Program, PrintsHelpAndVersionOnStandardOutput) {
   auto const help = testing::run({"train", "--help"});
   EXPECT_EQ(help.status, 0);
   EXPECT_NE(help.out.find("--spec"), std::string::npos);
+  EXPECT_NE(help.out.find("  digits                4      240       16"), std::string::npos) << help.out;  // its defaults
+  for (char const* const name : {"train", "ab", "sweep", "fidelity", "codecs", "doctor"}) {
+    auto const one = testing::run({name, "--help"});
+    EXPECT_EQ(one.out.find("\n\n\n"), std::string::npos) << one.out;
+    EXPECT_NE(one.out.find("write JSON lines: "), std::string::npos) << one.out;
+    EXPECT_NE(one.out.find("--verbose"), std::string::npos) << one.out;
+  }
   auto const version = testing::run({"--version"});
   EXPECT_EQ(version.status, 0);
   EXPECT_EQ(version.out.rfind("gradwire ", 0), 0u);
@@ -255,6 +272,21 @@ TEST(Codecs, ListsEveryMethodWithItsKeys) {
     EXPECT_FALSE(one["keys"].empty());
   }
   EXPECT_TRUE(seen);
+}
+
+TEST(Codecs, WritesCountsAsWholeNumbersAndTheTypeOfEveryKey) {
+  for (record const& one : testing::records(testing::run({"codecs", "--json", "-", "--quiet"}).out)) {
+    for (record const& key : one["keys"]) {
+      if (key["type"] != "integer") continue;
+      EXPECT_TRUE(key["min"].is_number_integer() && key["max"].is_number_integer()) << key.dump();
+    }
+  }
+  auto const spec = testing::records(testing::run({"codecs", "topk(k=3)", "--json", "-", "--quiet"}).out).at(0);
+  for (record const& one : spec["reductions"]) EXPECT_TRUE(one["dense_bytes"].is_number_integer()) << one.dump();
+  // Dense on four ranks: 2·3/4 of 4 MiB.
+  EXPECT_EQ(spec["reductions"][1]["dense_bytes"], 6 * (1 << 20));
+  auto const table = testing::run({"codecs"}).out;
+  EXPECT_NE(table.find("key             type"), std::string::npos) << table;
 }
 
 TEST(Codecs, ExplainsHowASpecIsUnderstood) {

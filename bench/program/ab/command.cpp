@@ -292,7 +292,7 @@ void add_run_options(CLI::App& command, ab_options& options) {
       ->type_name("SECONDS")
       ->transform(number_of_seconds(0.001, 1e7))
       ->capture_default_str();
-  add_output_options(command, options.output);
+  add_output_options(command, options.output, "the experiment, its runs and verdicts, as in results.jsonl");
 }
 
 }  // namespace

@@ -36,8 +36,8 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 
 }  // namespace
 
-void add_output_options(CLI::App& command, output_options& options) {
-  command.add_option("--json", options.json, "write JSON lines, one record a case; - is standard output")
+void add_output_options(CLI::App& command, output_options& options, std::string const& records) {
+  command.add_option("--json", options.json, "write JSON lines: " + records + "; - is standard output")
       ->type_name("FILE");
   command.add_flag("--quiet", options.quiet, "no table and no progress");
 }

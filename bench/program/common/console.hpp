@@ -20,7 +20,8 @@ struct output_options {
   std::string json;  //!< empty: none; "-": standard output
   bool quiet = false;
 };
-void add_output_options(CLI::App& command, output_options& options);
+//! `records`: what the JSON lines are, for --help.
+void add_output_options(CLI::App& command, output_options& options, std::string const& records);
 
 //! `--timeout SECONDS` (fractions are fine), into milliseconds.
 void add_timeout_option(CLI::App& command, std::size_t& timeout_ms);

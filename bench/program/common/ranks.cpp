@@ -123,7 +123,7 @@ void add_world_options(CLI::App& command, world_options& options) {
           },
           "number of workers")
       ->type_name("N")
-      ->default_str("4; under a launcher: its world")
+      ->default_str("4 (quadratic: below); under a launcher: its world")
       ->transform(whole_number(1, 4096));
   command.add_option("--transport", options.transport, transport_help())
       ->type_name("NAME")

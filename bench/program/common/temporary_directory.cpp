@@ -16,7 +16,7 @@ namespace gradwire::program {
 
 temporary_directory::temporary_directory() {
   // Not temp_directory_path(), which says neither which variable is wrong nor what it holds.
-  char const* const wanted = std::getenv("TMPDIR");
+  char const* const wanted = std::getenv("TMPDIR");  // NOLINT(concurrency-mt-unsafe): read only
   std::filesystem::path const parent = wanted == nullptr || *wanted == '\0' ? "/tmp" : wanted;
   std::string name = (parent / "gradwire-XXXXXX").string();
   if (mkdtemp(name.data()) == nullptr) {

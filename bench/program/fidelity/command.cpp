@@ -92,7 +92,8 @@ exit_code run(fidelity_command const& command) {
       rows.add(cells(result, steps));
     }
     bar.clear();
-    out.print("{}{}: {} numbers of {}\n", i == 0 ? "" : "\n", command.inputs[i], arrays[i].values.size(),
+    std::size_t const count = arrays[i].values.size();
+    out.print("{}{}: {} number{} of {}\n", i == 0 ? "" : "\n", command.inputs[i], count, count == 1 ? "" : "s",
               arrays[i].descr);
     out.write(rows.text());
   }
@@ -118,7 +119,7 @@ void add_fidelity(CLI::App& app, context& ctx) {
       ->type_name("K")
       ->capture_default_str()
       ->transform(whole_number());
-  add_output_options(*command, chosen->output);
+  add_output_options(*command, chosen->output, "one record an input and spec");
   command->footer(footer);
   command->callback([chosen, &ctx] { ctx.run = [chosen] { return run(*chosen); }; });
 }

@@ -184,7 +184,7 @@ const gw = (() => {
   // under(group, x, top, bottom) draws behind the marks; baseline: index or -1. In a narrow place names and numbers stand
   // above the marks.
   function rows(plot, {rows, baseline = -1, scale, ticks, caption = '', under = () => {}}) {
-    const width = plot.clientWidth;
+    const width = Math.max(plot.clientWidth, 120);  // 0 while the page is not laid out
     const name_room = Math.max(...rows.map((row) => text_width(row.name, true))) + 44;
     const text_room = Math.max(...rows.map((row) => text_width(row.text))) + 16;
     const stacked = width - name_room - text_room < 260;

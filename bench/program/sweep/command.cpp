@@ -36,6 +36,11 @@ constexpr char const* footer =
     "--out sweep";
 
 void add_options(CLI::App& command, sweep::sweep_options& options) {
+  // Not for people: the worlds of a sweep over processes are started with it. CLI11 sets a blank line after every group
+  // but the last, also for one that it does not show: that one has to come before the first option of the other.
+  command.set_help_flag();
+  command.add_option("--part", options.part)->group("");
+  command.set_help_flag("-h,--help", "Print this help message and exit");
   command
       .add_option("--collective", options.collective,
                   "all_reduce (with specs), or raw bytes by reduce_scatter, all_gather, all_to_all or broadcast")
@@ -86,10 +91,8 @@ void add_options(CLI::App& command, sweep::sweep_options& options) {
                   "also record interface_bytes: what this network interface, by the kernel's count, sent in a call")
       ->type_name("NAME");
   command.add_option("--out", options.out, "write results.jsonl and sweep.html there")->type_name("DIR");
-  // Not for people: the worlds of a sweep over processes are started with it.
-  command.add_option("--part", options.part)->group("");
   add_timeout_option(command, options.timeout_ms);
-  add_output_options(command, options.output);
+  add_output_options(command, options.output, "one record a case");
   command.footer(footer);
 }
 

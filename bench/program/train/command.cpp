@@ -56,7 +56,7 @@ void add_method_options(CLI::App& command, train_options& options) {
 
 void add_training_options(CLI::App& command, train_options& options) {
   train_config& config = options.config;
-  command.add_option("--steps", config.steps, "optimizer steps, in all")
+  command.add_option("--steps", config.steps, "optimizer steps, in all (defaults: below)")
       ->type_name("N")
       ->transform(whole_number(1, 1 << 30));
   command.add_option("--batch", config.batch, "samples a rank takes at a time")
@@ -117,6 +117,27 @@ void complete(train_options& options, bool lr_given) {
   static_cast<void>(make_optimizer(config.optimizer, config.lr, {}));
 }
 
+// What complete() fills in, for --help.
+std::string defaults_table() {
+  table rows{{{"", align::left},
+              {"--ranks"},
+              {"--steps"},
+              {"--batch"},
+              {"--lr"},
+              {"--optimizer", align::left},
+              {"--eval-every"}}};
+  auto const add = [&](std::string const& name, workload_defaults const& preset) {
+    rows.add({"  " + name, std::to_string(preset.ranks), std::to_string(preset.steps), std::to_string(preset.batch),
+              fmt::format("{}", preset.lr), preset.optimizer, std::to_string(preset.eval_every)});
+  };
+  add("digits", defaults_of("digits", "mlp", ""));
+  add("text", defaults_of("text", "", ""));
+  for (std::string const& problem : quadratic_problem_names()) {
+    add("quadratic " + problem, defaults_of("quadratic", "", problem));
+  }
+  return rows.text();
+}
+
 void check_writable(std::string const& path) {
   if (!path.empty() && path != "-") json_lines{path, open_mode::append};
 }
@@ -169,13 +190,13 @@ void add_train(CLI::App& app, context& ctx) {
   add_world_options(*command, options->world);
   add_training_options(*command, *options);
   add_file_options(*command, *options);
-  add_output_options(*command, options->output);
+  add_output_options(*command, options->output, "the records of --metrics");
   command->footer(
       "Data parallel: a step takes ranks × batch × accumulate samples, and all ranks end with equal parameters.\n"
       "Without a launcher it starts its own ranks on this machine; under torchrun, mpirun or srun it is one of them.\n"
       "Problems of --workload quadratic:\n" +
-      quadratic_problems() +
-      "\nExample: gradwire train --spec onebit+ef --ranks 4 --metrics run.jsonl --trace run.trace.json");
+      quadratic_problems() + "\nDefaults by workload:\n" + defaults_table() +
+      "Example: gradwire train --spec onebit+ef --ranks 4 --metrics run.jsonl --trace run.trace.json");
   command->callback([&ctx, options, command] {
     bool const lr_given = command->count("--lr") > 0;
     ctx.run = [&ctx, options, lr_given] { return run_train(*options, ctx, lr_given); };
