@@ -14,6 +14,7 @@
 #include "program/common/json_lines.hpp"
 #include "program/common/output_directory.hpp"
 #include "program/common/process.hpp"
+#include "program/doctor/checks.hpp"
 #include "tests/program/run.hpp"
 
 namespace gradwire::program {
@@ -246,7 +247,8 @@ TEST(Program, PrintsHelpAndVersionOnStandardOutput) {
   auto const help = testing::run({"train", "--help"});
   EXPECT_EQ(help.status, 0);
   EXPECT_NE(help.out.find("--spec"), std::string::npos);
-  EXPECT_NE(help.out.find("  digits                4      240       16"), std::string::npos) << help.out;  // its defaults
+  EXPECT_NE(help.out.find("  digits                4      240       16"), std::string::npos)
+      << help.out;  // its defaults
   for (char const* const name : {"train", "ab", "sweep", "fidelity", "codecs", "doctor"}) {
     auto const one = testing::run({name, "--help"});
     EXPECT_EQ(one.out.find("\n\n\n"), std::string::npos) << one.out;
@@ -256,6 +258,27 @@ TEST(Program, PrintsHelpAndVersionOnStandardOutput) {
   auto const version = testing::run({"--version"});
   EXPECT_EQ(version.status, 0);
   EXPECT_EQ(version.out.rfind("gradwire ", 0), 0u);
+}
+
+TEST(Doctor, SaysThatALocalRankIsOutOfRange) {
+  struct {
+    char const* rank;
+    char const* size_name;
+    char const* size;
+    char const* said;
+  } const cases[]{{"2", "LOCAL_WORLD_SIZE", "2", "LOCAL_RANK=2 is out of range: LOCAL_WORLD_SIZE=2"},
+                  {"-1", "LOCAL_WORLD_SIZE", "2", "LOCAL_RANK=-1 is out of range"},
+                  {"8", "WORLD_SIZE", "4", "LOCAL_RANK=8 is out of range: WORLD_SIZE=4"},
+                  {"1", "LOCAL_WORLD_SIZE", "2", "CPU ranks need no device of their own"}};
+  for (auto const& one : cases) {
+    setenv("LOCAL_RANK", one.rank, 1);
+    setenv(one.size_name, one.size, 1);
+    finding const found = check_local_rank();
+    unsetenv("LOCAL_RANK");
+    unsetenv(one.size_name);
+    EXPECT_EQ(found.text.find(one.said), 0u) << found.text;
+    EXPECT_EQ(found.mend.empty(), found.how == severity::ok) << found.text;
+  }
 }
 
 TEST(Codecs, ListsEveryMethodWithItsKeys) {

@@ -206,7 +206,7 @@ TEST(Processes, WithACheckpointThatRank0LacksAreRefusedByName) {
 TEST(Processes, EndOnCtrlCWhileTheyWaitForAnotherToCome) {
   temporary_folder const folder;
   started first = launched(folder, "0", "--timeout 300");
-  usleep(500'000);  // most likely in the rendezvous; it ends as well before
+  ASSERT_TRUE(eventually([&] { return !std::filesystem::is_empty(folder / "meet"); })) << first.err();
   kill(first.id(), SIGINT);
   EXPECT_EQ(first.wait(), 130) << first.err();
 }
@@ -254,6 +254,20 @@ TEST(Processes, KeepTheirExitStatusWhenTheirErrorsCannotBeWritten) {
                   folder / "m" + " 2>&-"),
             1);
   EXPECT_EQ(read_json_lines(folder / "m").back()["status"], "diverged");
+}
+
+TEST(Processes, SayWhichLimitToRaiseWhenFilesRunOut) {
+  temporary_folder const folder;
+  EXPECT_GT(shell("ulimit -n 12; " GRADWIRE_PROGRAM " train --steps 2 --ranks 4 2>" + folder / "err"), 0);
+  EXPECT_NE(read_file(folder / "err").find("ulimit -n"), std::string::npos) << read_file(folder / "err");
+}
+
+// As docs/cli.md has it: it ran, and a rank is missing.
+TEST(Processes, ExitWith1WhenARankNeverComes) {
+  temporary_folder const folder;
+  started alone = launched(folder, "0", "--timeout 1");
+  EXPECT_EQ(alone.wait(), 1);
+  EXPECT_NE(alone.err().find("rank 1 of 2"), std::string::npos) << alone.err();
 }
 
 TEST(Processes, NameAFolderForTemporaryFilesThatIsNotThere) {
@@ -336,6 +350,13 @@ TEST(Doctor, FindsNothingThatWouldStopARunAndTriesEveryTransport) {
   EXPECT_EQ(verdicts["inproc"], "ok");
   EXPECT_EQ(verdicts["gloo"], "ok");
   EXPECT_EQ(verdicts["nccl"], "info");
+  for (record const& one : records(doctor.out())) {
+    if (one["verdict"] != "ok" && !one["check"].get<std::string>().starts_with("break-even")) {
+      EXPECT_FALSE(one["mend"].is_null()) << one.dump();
+    }
+    if (one["check"] != "network") continue;
+    for (record const& each : one["values"]["measured"]) EXPECT_GT(each["self_gbps"].get<double>(), 0) << each.dump();
+  }
   EXPECT_TRUE(verdicts.contains("break-even onebit+ef"));
 }
 

@@ -91,6 +91,7 @@ TEST_F(Cli, SweepOverProcessesWritesTableRecordsAndPictures) {
   EXPECT_EQ(lines[7]["transport"], "inproc");
   std::string const html = read_file(folder_ / "sweep" / "sweep.html");
   EXPECT_NE(html.find("Pareto"), std::string::npos);
+  EXPECT_NE(html.find("--spec &#39;quant(bits=4)&#39; --min-bytes"), std::string::npos);  // as a shell takes it
   EXPECT_EQ(html.find("http://"), html.find("http://www.w3.org/"));  // nothing comes from a network
 }
 
@@ -238,17 +239,38 @@ TEST_F(Cli, SweepSaysWhyAMethodIsSkipped) {
   EXPECT_NE(out().find("via(two_shot)"), std::string::npos) << out();
 }
 
-TEST_F(Cli, FidelityTellsErrorsOfADump) {
-  std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (4, 8), }";
+// 1, −3, 1, −3, …
+void write_dump(std::string const& path, int rows) {
+  std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (" + std::to_string(rows) + ", 8), }";
   header.resize(117, ' ');
   header += '\n';
-  std::ofstream file{path("grad.npy"), std::ios::binary};
+  std::ofstream file{path, std::ios::binary};
   file << std::string{"\x93NUMPY\x01\x00\x76\x00", 10} << header;
-  for (int i = 0; i < 32; ++i) {
-    float const value = i % 2 == 0 ? 1.0F : -3.0F;  // onebit sends ±2: nmse = 1/5
+  for (int i = 0; i < 8 * rows; ++i) {
+    float const value = i % 2 == 0 ? 1.0F : -3.0F;
     file.write(reinterpret_cast<char const*>(&value), sizeof value);
   }
-  file.close();
+}
+
+TEST_F(Cli, FidelityEndsOnCtrlCWithinOneMethod) {
+  write_dump(path("grad.npy"), 10'000);
+  for (char const* const loop : {"--repeats", "--steps"}) {
+    signal_guard const guard;
+    std::vector<process> one;
+    one.emplace_back(process_options{.arguments = {GRADWIRE_PROGRAM_FILE, "fidelity", "--spec", "onebit", "--input",
+                                                   path("grad.npy"), loop, "1000000", "--json", path(loop)},
+                                     .output = folder_ / "out",
+                                     .errors = folder_ / "err"});
+    // It opens that file once signals are its own.
+    for (int i = 0; i < 6000 && !std::filesystem::exists(path(loop)); ++i) usleep(5'000);
+    one[0].signal(SIGINT);
+    ASSERT_TRUE(wait_any(one, std::chrono::seconds{60})) << loop;
+    EXPECT_EQ(one[0].end()->text(), "exit status 130") << loop;
+  }
+}
+
+TEST_F(Cli, FidelityTellsErrorsOfADump) {
+  write_dump(path("grad.npy"), 4);  // onebit sends ±2: nmse = 1/5
   ASSERT_EQ(run({"fidelity", "--spec", "onebit", "bf16", "--input", path("grad.npy"), "--steps", "4", "--json", "-"}),
             0)
       << err();
