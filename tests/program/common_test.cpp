@@ -14,6 +14,7 @@
 #include "program/common/json_lines.hpp"
 #include "program/common/output_directory.hpp"
 #include "program/common/process.hpp"
+#include "program/doctor/checks.hpp"
 #include "tests/program/run.hpp"
 
 namespace gradwire::program {
@@ -95,6 +96,8 @@ TEST(OutputDirectory, SaysWhyItCannotBeMade) {
   std::ofstream{folder / "file"} << "x";
   std::string const text = refusal([&] { output_directory out{folder / "file/out"}; });
   EXPECT_NE(text.find("Not a directory"), std::string::npos) << text;
+  std::string const other = refusal([&] { output_directory out{folder / "file/out", "--checkpoint"}; });
+  EXPECT_NE(other.find("name another with --checkpoint"), std::string::npos) << other;
 }
 
 TEST(Process, ReportsExitStatusAndSignal) {
@@ -185,13 +188,97 @@ TEST(Program, AnswersAQuestionThatItCannotParseInOneLineWithStatus2) {
   }
 }
 
+TEST(Program, RefusesNumbersThatAreNoneOrOutOfRangeAndSaysWhatIsAllowed) {
+  for (std::string const option :
+       {"train --seed", "train --steps", "train --batch", "train --accumulate", "train --ranks", "train --eval-every",
+        "sweep --seed", "sweep --factor", "sweep --iters", "sweep --warmup", "sweep --ranks", "fidelity --seed",
+        "fidelity --steps", "fidelity --repeats", "ab --seeds", "ab --seed-list", "ab --jobs", "doctor --ranks"}) {
+    for (std::string const value : {"-1", "99999999999999999999", "", "1.5", "0x10", "2 "}) {
+      auto arguments = testing::words(option);
+      arguments.push_back(value);
+      auto const result = testing::run(arguments);
+      EXPECT_EQ(result.status, 2) << option << " '" << value << "'";
+      EXPECT_NE(result.err.find("'" + value + "' is not a "), std::string::npos) << option << result.err;
+      EXPECT_NE(result.err.find(" from "), std::string::npos) << result.err;
+    }
+  }
+  for (std::string const option : {"train --timeout", "sweep --timeout", "doctor --timeout", "ab --run-timeout"}) {
+    for (std::string const value : {"nan", "inf", "-1", "0", "1e99", "", "5s"}) {
+      auto arguments = testing::words(option);
+      arguments.push_back(value);
+      auto const result = testing::run(arguments);
+      EXPECT_EQ(result.status, 2) << option << " '" << value << "'";
+      EXPECT_NE(result.err.find("'" + value + "' is not a number of seconds"), std::string::npos) << result.err;
+    }
+  }
+}
+
+TEST(Program, TakesLeadingZerosAsDecimal) {
+  auto const result = testing::run(testing::words("train --transport inproc --ranks 1 --steps 010 --quiet --json -"));
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(testing::records(result.out).front()["steps"], 10);
+}
+
+TEST(Program, EscapesControlCharactersAndShortensWhatItEchoes) {
+  EXPECT_EQ(one_line("a\nb\x1b[31m\x7f µ"), "a\\nb\\x1b[31m\\x7f µ");
+  std::string const shortened = one_line("begin" + std::string(100'000, 'x') + "end");
+  EXPECT_LT(shortened.size(), 2'000u);
+  EXPECT_EQ(shortened.substr(0, 6), "beginx");
+  EXPECT_EQ(shortened.substr(shortened.size() - 4), "xend");
+  EXPECT_NE(shortened.find("bytes left out"), std::string::npos);
+  // Two bytes a character: none is cut in half.
+  std::string many;
+  for (int i = 0; i < 5000; ++i) many += "µ";
+  EXPECT_NO_THROW(static_cast<void>(record{one_line(many)}.dump()));
+  EXPECT_NO_THROW(static_cast<void>(record{one_line("x" + many)}.dump()));
+}
+
+TEST(Program, TakesVerboseBeforeAndAfterTheSubcommand) {
+  for (std::string const line : {"--verbose codecs onebits", "codecs --verbose onebits", "codecs onebits --verbose"}) {
+    auto const result = testing::run(testing::words(line));
+    EXPECT_EQ(result.status, 2) << line;
+    EXPECT_NE(result.err.find(" thrown at "), std::string::npos) << line << result.err;
+  }
+  auto const usual = testing::run({"codecs", "onebits"});
+  EXPECT_EQ(usual.err.find(" thrown at "), std::string::npos) << usual.err;
+}
+
 TEST(Program, PrintsHelpAndVersionOnStandardOutput) {
   auto const help = testing::run({"train", "--help"});
   EXPECT_EQ(help.status, 0);
   EXPECT_NE(help.out.find("--spec"), std::string::npos);
+  EXPECT_NE(help.out.find("  digits                4      240       16"), std::string::npos)
+      << help.out;  // its defaults
+  for (char const* const name : {"train", "ab", "sweep", "fidelity", "codecs", "doctor"}) {
+    auto const one = testing::run({name, "--help"});
+    EXPECT_EQ(one.out.find("\n\n\n"), std::string::npos) << one.out;
+    EXPECT_NE(one.out.find("write JSON lines: "), std::string::npos) << one.out;
+    EXPECT_NE(one.out.find("--verbose"), std::string::npos) << one.out;
+  }
   auto const version = testing::run({"--version"});
   EXPECT_EQ(version.status, 0);
   EXPECT_EQ(version.out.rfind("gradwire ", 0), 0u);
+}
+
+TEST(Doctor, SaysThatALocalRankIsOutOfRange) {
+  struct {
+    char const* rank;
+    char const* size_name;
+    char const* size;
+    char const* said;
+  } const cases[]{{"2", "LOCAL_WORLD_SIZE", "2", "LOCAL_RANK=2 is out of range: LOCAL_WORLD_SIZE=2"},
+                  {"-1", "LOCAL_WORLD_SIZE", "2", "LOCAL_RANK=-1 is out of range"},
+                  {"8", "WORLD_SIZE", "4", "LOCAL_RANK=8 is out of range: WORLD_SIZE=4"},
+                  {"1", "LOCAL_WORLD_SIZE", "2", "CPU ranks need no device of their own"}};
+  for (auto const& one : cases) {
+    setenv("LOCAL_RANK", one.rank, 1);
+    setenv(one.size_name, one.size, 1);
+    finding const found = check_local_rank();
+    unsetenv("LOCAL_RANK");
+    unsetenv(one.size_name);
+    EXPECT_EQ(found.text.find(one.said), 0u) << found.text;
+    EXPECT_EQ(found.mend.empty(), found.how == severity::ok) << found.text;
+  }
 }
 
 TEST(Codecs, ListsEveryMethodWithItsKeys) {
@@ -208,6 +295,21 @@ TEST(Codecs, ListsEveryMethodWithItsKeys) {
     EXPECT_FALSE(one["keys"].empty());
   }
   EXPECT_TRUE(seen);
+}
+
+TEST(Codecs, WritesCountsAsWholeNumbersAndTheTypeOfEveryKey) {
+  for (record const& one : testing::records(testing::run({"codecs", "--json", "-", "--quiet"}).out)) {
+    for (record const& key : one["keys"]) {
+      if (key["type"] != "integer") continue;
+      EXPECT_TRUE(key["min"].is_number_integer() && key["max"].is_number_integer()) << key.dump();
+    }
+  }
+  auto const spec = testing::records(testing::run({"codecs", "topk(k=3)", "--json", "-", "--quiet"}).out).at(0);
+  for (record const& one : spec["reductions"]) EXPECT_TRUE(one["dense_bytes"].is_number_integer()) << one.dump();
+  // Dense on four ranks: 2·3/4 of 4 MiB.
+  EXPECT_EQ(spec["reductions"][1]["dense_bytes"], 6 * (1 << 20));
+  auto const table = testing::run({"codecs"}).out;
+  EXPECT_NE(table.find("key             type"), std::string::npos) << table;
 }
 
 TEST(Codecs, ExplainsHowASpecIsUnderstood) {

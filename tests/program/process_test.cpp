@@ -168,6 +168,117 @@ TEST(Processes, WithOtherOptionsThanRank0AreRefusedByName) {
   }
 }
 
+// One rank of a world of two, as a launcher starts it.
+started launched(temporary_folder const& folder, std::string const& rank, std::string const& arguments) {
+  std::filesystem::create_directory(folder / "meet");
+  return started{
+      folder,
+      "train --batch 4 " + arguments,
+      {{"RANK", rank}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", rank}, {"GRADWIRE_RENDEZVOUS", "file://" + folder / "meet"}},
+      "rank" + rank};
+}
+
+TEST(Processes, WithOtherDataThanRank0AreRefusedByName) {
+  temporary_folder const folder;
+  for (int i = 0; i < 2; ++i) {
+    std::ofstream text{folder / ("text" + std::to_string(i))};
+    for (int j = 0; j < 2000; ++j) text << (j % 7 == i ? "a" : "b");
+  }
+  std::string const line = "--workload text --steps 3 --timeout 20 --data ";
+  started first = launched(folder, "0", line + folder / "text0");
+  started second = launched(folder, "1", line + folder / "text1");
+  for (started* one : {&first, &second}) {
+    EXPECT_EQ(one->wait(), 2);
+    EXPECT_NE(one->err().find("--data"), std::string::npos) << one->err();
+  }
+}
+
+TEST(Processes, WithACheckpointThatRank0LacksAreRefusedByName) {
+  temporary_folder const folder;
+  started first = launched(folder, "0", "--steps 3 --timeout 20");
+  started second = launched(folder, "1", "--steps 3 --timeout 20 --checkpoint " + folder / "c");
+  for (started* one : {&first, &second}) {
+    EXPECT_EQ(one->wait(), 2);
+    EXPECT_NE(one->err().find("--checkpoint"), std::string::npos) << one->err();
+  }
+}
+
+TEST(Processes, EndOnCtrlCWhileTheyWaitForAnotherToCome) {
+  temporary_folder const folder;
+  started first = launched(folder, "0", "--timeout 300");
+  ASSERT_TRUE(eventually([&] { return !std::filesystem::is_empty(folder / "meet"); })) << first.err();
+  kill(first.id(), SIGINT);
+  EXPECT_EQ(first.wait(), 130) << first.err();
+}
+
+TEST(Processes, EndOnCtrlCWhileTheyWaitForAnotherInACollective) {
+  for (int const signal : {SIGINT, SIGHUP}) {
+    temporary_folder const folder;
+    started first = launched(folder, "0", "--steps 1000000 --timeout 300 --metrics " + folder / "m");
+    started second = launched(folder, "1", "--steps 1000000 --timeout 300");
+    ASSERT_TRUE(eventually([&] { return std::filesystem::exists(folder / "m"); })) << first.err();
+    kill(second.id(), SIGSTOP);
+    usleep(200'000);
+    kill(first.id(), signal);
+    EXPECT_EQ(first.wait(), 130) << first.err();
+    EXPECT_GE(read_json_lines(folder / "m").size(), 1u);
+    kill(second.id(), SIGKILL);
+  }
+}
+
+int shell(std::string const& line) {
+  signal_guard const guard;
+  std::vector<process> one;
+  one.emplace_back(process_options{.arguments = {"sh", "-c", line}});
+  if (!wait_any(one, 60s)) return -1;
+  return one[0].end()->signalled ? -one[0].end()->value : one[0].end()->value;
+}
+
+TEST(Processes, KeepTheirExitStatusWhenTheirErrorsCannotBeWritten) {
+  temporary_folder const folder;
+  std::string const program = GRADWIRE_PROGRAM;
+  for (std::string const where : {"2>&-", "2>/dev/full"}) {
+    EXPECT_EQ(shell(program + " train --workload chess " + where), 2) << where;
+    EXPECT_EQ(shell(program + " frobnicate " + where), 2) << where;
+    EXPECT_EQ(shell(program + " " + where), 2) << where;
+    EXPECT_EQ(shell(program + " train --steps 20 --ranks 2 --lr 1e30 --quiet " + where), 1) << where;
+    EXPECT_EQ(shell(program + " train --steps 2 --ranks 2 --json - " + where + " >/dev/null"), 0) << where;
+  }
+  // A reader that went away.
+  EXPECT_EQ(
+      shell("exec 3>&1; (sleep 0.2; " + program + " frobnicate; echo $? >'" + folder / "status" + "') 2>&1 | true"), 0);
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(folder / "status"); }));
+  ASSERT_TRUE(eventually([&] { return read_file(folder / "status") == "2\n"; })) << read_file(folder / "status");
+  // The first file that is opened does not become standard error.
+  EXPECT_EQ(shell(program + " train --steps 20 --lr 1e30 --transport inproc --ranks 2 --quiet --metrics " +
+                  folder / "m" + " 2>&-"),
+            1);
+  EXPECT_EQ(read_json_lines(folder / "m").back()["status"], "diverged");
+}
+
+TEST(Processes, SayWhichLimitToRaiseWhenFilesRunOut) {
+  temporary_folder const folder;
+  EXPECT_GT(shell("ulimit -n 12; " GRADWIRE_PROGRAM " train --steps 2 --ranks 4 2>" + folder / "err"), 0);
+  EXPECT_NE(read_file(folder / "err").find("ulimit -n"), std::string::npos) << read_file(folder / "err");
+}
+
+// As docs/cli.md has it: it ran, and a rank is missing.
+TEST(Processes, ExitWith1WhenARankNeverComes) {
+  temporary_folder const folder;
+  started alone = launched(folder, "0", "--timeout 1");
+  EXPECT_EQ(alone.wait(), 1);
+  EXPECT_NE(alone.err().find("rank 1 of 2"), std::string::npos) << alone.err();
+}
+
+TEST(Processes, NameAFolderForTemporaryFilesThatIsNotThere) {
+  temporary_folder const folder;
+  started program{folder, "train --steps 2 --ranks 2", {{"TMPDIR", "/no/such/folder"}}};
+  EXPECT_EQ(program.wait(), 2);
+  for (char const* const part : {"'/no/such/folder'", "TMPDIR", "No such file"}) {
+    EXPECT_NE(program.err().find(part), std::string::npos) << program.err();
+  }
+}
+
 TEST(Processes, EndWhenOneOfThemIsKilledAndSayWhich) {
   long_run run{3};
   auto const victim =
@@ -187,6 +298,17 @@ TEST(Processes, StopOnCtrlCKeepWhatIsFinishedAndExit130) {
   EXPECT_EQ(run.program.wait(), 130);
   EXPECT_TRUE(run.nobody_left());
   EXPECT_GT(read_json_lines(run.folder / "metrics").size(), 5u);
+  std::string const said = run.program.err();
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+  EXPECT_NE(said.find("interrupted; the records so far are kept in " + run.folder / "metrics"), std::string::npos)
+      << said;
+}
+
+TEST(Processes, StopWhenTheirTerminalGoesAway) {
+  long_run run{2};
+  kill(run.program.id(), SIGHUP);
+  EXPECT_EQ(run.program.wait(), 130);
+  EXPECT_TRUE(run.nobody_left());
 }
 
 TEST(Processes, DoNotOutliveTheirParent) {
@@ -228,6 +350,13 @@ TEST(Doctor, FindsNothingThatWouldStopARunAndTriesEveryTransport) {
   EXPECT_EQ(verdicts["inproc"], "ok");
   EXPECT_EQ(verdicts["gloo"], "ok");
   EXPECT_EQ(verdicts["nccl"], "info");
+  for (record const& one : records(doctor.out())) {
+    if (one["verdict"] != "ok" && !one["check"].get<std::string>().starts_with("break-even")) {
+      EXPECT_FALSE(one["mend"].is_null()) << one.dump();
+    }
+    if (one["check"] != "network") continue;
+    for (record const& each : one["values"]["measured"]) EXPECT_GT(each["self_gbps"].get<double>(), 0) << each.dump();
+  }
   EXPECT_TRUE(verdicts.contains("break-even onebit+ef"));
 }
 

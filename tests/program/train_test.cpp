@@ -169,13 +169,17 @@ TEST(Train, RefusesWhatItCannotDoBeforeItStarts) {
            {"--workload chess", "use digits, text or quadratic"},
            {"--model vgg", "use mlp or conv"},
            {"--workload quadratic", "needs --problem"},
-           {"--workload quadratic --problem ce6", "ce10:"},
+           {"--workload quadratic --problem ce6",
+            "--problem 'ce6' is not known: use one of ce1, ce2, ce3, ce4, ce5, ce10"},
            {"--workload quadratic --problem ce4 --ranks 2", "use --ranks 3"},
            {"--spec onebits", "onebits"},
            {"--spec none+ef+ef", "ef"},
            {"--rule name=>none", "name"},
            {"--optimizer lion", "use sgd, momentum or adam"},
-           {"--lr -1", "--lr must be a positive number"},
+           {"--lr -1", "--lr -1 is not a positive number"},
+           {"--lr nan", "--lr nan is not a positive number"},
+           {"--data /dev/null", "'/dev/null' is a device or socket, not a regular file"},
+           {"--workload text --data " + folder / "", "is a directory, not a regular file"},
            {"--steps 0", "--steps"},
            {"--data " + folder / "bad.csv", "bad.csv:1: 3 columns, expected 65"},
            {"--data /no/such/file", "cannot read '/no/such/file': No such file or directory"},
@@ -192,6 +196,22 @@ TEST(Train, SaysThatTheDiskIsFull) {
   outcome const result = train("--ranks 2 --steps 2 --metrics /dev/full");
   EXPECT_EQ(result.status, 2);
   EXPECT_EQ(result.err, "gradwire: cannot write to '/dev/full': No space left on device\n");
+}
+
+TEST(Train, WritesItsEndBeforeATimelineThatCannotBeWritten) {
+  outcome const result = train("--ranks 2 --steps 2 --trace /dev/full");
+  EXPECT_EQ(result.status, 2);
+  EXPECT_NE(result.err.find("/dev/full"), std::string::npos) << result.err;
+  EXPECT_EQ(records(result.out).back()["event"], "end");
+}
+
+TEST(Train, SaysThatThereIsNothingLeftToResume) {
+  temporary_folder const folder;
+  std::string const line = "train --transport inproc --ranks 2 --batch 2 --steps 3 --checkpoint " + folder / "c";
+  EXPECT_EQ(run(words(line)).status, 0);
+  outcome const again = run(words(line + " --resume"));
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_NE(again.out.find("nothing was left to do"), std::string::npos) << again.out;
 }
 
 TEST(Train, HandsTheFirstBucketOverWhileBackwardGoesOn) {

@@ -233,5 +233,14 @@ TEST(Digits, SaysThatAGzipFileIsTruncatedOrDamaged) {
   EXPECT_NE(refusal(damaged).find("my.csv: the gzip file is damaged"), std::string::npos);
 }
 
+TEST(Digits, ReadsJoinedGzipFilesAndRefusesWhatElseFollows) {
+  // RFC 1952, 2.2: "A gzip file consists of a series of members".
+  std::string const whole{embedded::digits_csv_gz()};
+  std::string const once = gunzip(whole, "a");
+  EXPECT_EQ(gunzip(whole + whole, "a"), once + once);
+  EXPECT_NE(refusal(whole + "tail").find("my.csv: 4 of "), std::string::npos) << refusal(whole + "tail");
+  EXPECT_NE(refusal(whole + whole.substr(0, 30)).find("truncated"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace gradwire::program

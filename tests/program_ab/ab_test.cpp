@@ -105,7 +105,9 @@ TEST_F(Ab, CountsFailedAndDivergedRunsAndShowsTheirLog) {
   }
   EXPECT_EQ(failed, 2);
   EXPECT_EQ(diverged, 2);
-  EXPECT_NE(verdict_of("crash"), "equivalent");
+  EXPECT_EQ(verdict_of("crash"), "inconclusive");
+  EXPECT_TRUE(said("crash  inconclusive")) << out();
+  EXPECT_TRUE(said("2 of 2 runs failed or diverged")) << out();
   EXPECT_TRUE(said("exit status 3")) << out();
   EXPECT_TRUE(said("no such file")) << out();
   EXPECT_TRUE(said("logs/crash-seed1.log")) << out();
@@ -172,13 +174,17 @@ TEST_F(Ab, RunsAShellCommandWhenAsked) {
 TEST_F(Ab, WritesTheSameRecordsToTheJsonOption) {
   EXPECT_EQ(ab({"--arm", "same", "--seeds", "2", "--quiet", "--json", (folder_ / "json").string()}), 0);
   EXPECT_EQ(out(), "");
-  EXPECT_EQ(read_json_lines(folder_ / "json").size(), 5u);  // four runs, one verdict
+  auto const written = read_json_lines(folder_ / "json");
+  EXPECT_EQ(written.size(), 6u);  // the experiment, four runs, one verdict
+  EXPECT_EQ(written, read_json_lines(folder_ / "ab/results.jsonl"));
 }
 
 TEST_F(Ab, RefusesWhatCannotBeAnExperiment) {
   EXPECT_EQ(ab({"--arm", "same", "--margin", "0"}), 2);
   EXPECT_EQ(ab({"--arm", "same", "--arm", "same"}), 2);
   EXPECT_EQ(ab({"--arm", "same", "--seed-list", "1,2,1"}), 2);
+  EXPECT_EQ(ab({"--arm", "none", "--baseline", "none"}), 2);
+  EXPECT_TRUE(said("--arm none is the baseline")) << out();
   EXPECT_EQ(ab({"--arm", "same", "--seeds", "0"}), 2);
   EXPECT_EQ(ab({"--arm", "same", "--jobs", "0"}), 2);
   EXPECT_EQ(ab({"--arm", "same", "--sedes", "3"}), 2);
@@ -196,6 +202,24 @@ TEST_F(Ab, RefusesSpecsAndOptionsThatTheBuiltInTrainingCannotHave) {
   EXPECT_TRUE(said("twobit")) << out();
   EXPECT_EQ(end_of(start({"--arm", "none", "--seed", "3"}, {})), 2);
   EXPECT_TRUE(said("--seed is filled in by ab")) << out();
+}
+
+TEST_F(Ab, StopsAfterTheFirstRunWhenItWritesNoRecordOfTheMetric) {
+  EXPECT_EQ(ab({"--arm", "same", "--metric", "recall", "--seeds", "3"}), 2);
+  EXPECT_TRUE(
+      said("--metric recall: the first run ended well, but it wrote no eval record of 'recall', only of "
+           "accuracy"))
+      << out();
+  std::string const trace = folder_.read("trace");
+  EXPECT_EQ(std::count(trace.begin(), trace.end(), '\n'), 1) << trace;
+  EXPECT_TRUE(records("run").empty());
+  EXPECT_EQ(ab({"--arm", "same", "--seeds", "2"}), 0) << out();  // nothing stands in the way of another try
+}
+
+TEST_F(Ab, PrintsALineForEveryFinishedRunWhereThereIsNoTerminal) {
+  EXPECT_EQ(ab({"--arm", "same", "--seeds", "2"}), 0) << out();
+  EXPECT_TRUE(said("1 of 4: none, seed 1: accuracy 0.9010, ")) << out();
+  EXPECT_TRUE(said("4 of 4: same, seed 2: accuracy 0.9020, ")) << out();
 }
 
 TEST_F(Ab, SaysThatADirectoryCannotBeWrittenTo) {

@@ -54,7 +54,8 @@ TEST(JudgeArms, NeverCallsAnArmWithAFailedSeedEquivalentOrBetter) {
                                   good("arm", 1, 0.5 + gain), good("arm", 2, 0.6 + gain), bad("arm", 3, status)};
       auto const results = judge_arms(ask(), runs);
       EXPECT_EQ(results[1].comparison.verdict, verdict::inconclusive);
-      EXPECT_EQ(verdict_word(results[1]), "failed");
+      EXPECT_EQ(verdict_word(results[1]), "inconclusive");
+      EXPECT_EQ(results[1].reason, "1 of 3 runs failed or diverged");
       EXPECT_EQ(results[1].bad, 1u);
       EXPECT_TRUE(any_worse_or_failed(results));
     }
@@ -75,7 +76,8 @@ TEST(JudgeArms, KeepsAnArmWhoseEveryRunFailed) {
   auto const results = judge_arms(ask({1, 2}), runs);
   EXPECT_EQ(results[1].comparison.pairs, 0u);
   EXPECT_FALSE(results[1].mean);
-  EXPECT_EQ(verdict_word(results[1]), "failed");
+  EXPECT_EQ(verdict_word(results[1]), "inconclusive");
+  EXPECT_EQ(results[1].reason, "2 of 2 runs failed or diverged");
   auto const line = results[1].to_record(ask({1, 2}), results[0].mean);
   EXPECT_EQ(line.at("verdict"), "inconclusive");
   EXPECT_TRUE(line.at("difference").is_null());

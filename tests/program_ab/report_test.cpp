@@ -79,6 +79,18 @@ TEST(Report, GivesTheScriptsWhatTheyDraw) {
   EXPECT_EQ(arm.at("step").at("exposed_seconds"), 0.1);
 }
 
+TEST(Report, SetsCommandsAsCodeAndNamesTheBaselineInItsTitle) {
+  temporary_folder const folder;
+  auto report = sample(folder, "onebit");
+  // Equal values, and half as fast as the baseline: what to look at next then names two subcommands.
+  for (run& one : report.runs) one.seconds = one.arm == "none" ? 1.0 : 2.0;
+  report.results = judge_arms(report.asked, report.runs);
+  auto const page = make_page(report);
+  EXPECT_EQ(page.title, "Does compressed training reach what dense (none) reaches?");
+  EXPECT_NE(page.body.find("<code>gradwire sweep</code> and <code>gradwire doctor</code>"), std::string::npos);
+  EXPECT_EQ(page.body.find('`'), std::string::npos);
+}
+
 TEST(Report, WorksWithoutAnyMetricsFile) {
   temporary_folder const folder;
   auto const data = make_page(sample(folder, "onebit")).data;

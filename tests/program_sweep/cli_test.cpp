@@ -1,5 +1,7 @@
 // `gradwire sweep` and `gradwire fidelity` as people start them.
+#include <signal.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -89,6 +91,7 @@ TEST_F(Cli, SweepOverProcessesWritesTableRecordsAndPictures) {
   EXPECT_EQ(lines[7]["transport"], "inproc");
   std::string const html = read_file(folder_ / "sweep" / "sweep.html");
   EXPECT_NE(html.find("Pareto"), std::string::npos);
+  EXPECT_NE(html.find("--spec &#39;quant(bits=4)&#39; --min-bytes"), std::string::npos);  // as a shell takes it
   EXPECT_EQ(html.find("http://"), html.find("http://www.w3.org/"));  // nothing comes from a network
 }
 
@@ -114,6 +117,89 @@ TEST_F(Cli, SweepCountsWhatAnInterfaceSends) {
     ASSERT_TRUE(line.contains("interface_bytes")) << line.dump();
     EXPECT_GE(line["interface_bytes"].get<std::size_t>(), 2 * line["wire_bytes"].get<std::size_t>()) << line.dump();
   }
+}
+
+TEST_F(Cli, SweepLeavesTheResultsOfAnotherExperimentAlone) {
+  std::filesystem::create_directory(folder_ / "ab");
+  std::string const others = "{\"event\":\"experiment\"}\n{\"event\":\"run\",\"arm\":\"none\"}\n";
+  std::vector<std::string> const line{"sweep", "--max-bytes", "8", "--iters", "1", "--spec", "bf16", "--out"};
+  auto const sweep = [&](char const* folder, std::vector<std::string> const& more) {
+    auto arguments = line;
+    arguments.push_back(path(folder));
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run(arguments);
+  };
+  for (std::string const& text : {others, std::string{"notes\n"}}) {
+    write_file(folder_ / "ab" / "results.jsonl", text);
+    EXPECT_EQ(sweep("ab", {"--transport", "inproc"}), 2);
+    EXPECT_NE(err().find("was not written by gradwire sweep"), std::string::npos) << err();
+    EXPECT_NE(err().find("name another --out"), std::string::npos) << err();
+    EXPECT_EQ(read_file(folder_ / "ab" / "results.jsonl"), text);
+  }
+  // An earlier sweep's results stay until there is something new.
+  ASSERT_EQ(sweep("sweep", {"--transport", "inproc"}), 0) << err();
+  std::string const first = read_file(folder_ / "sweep" / "results.jsonl");
+  if (has_gloo()) {
+    setenv("GRADWIRE_INTERFACE", "no-such-interface", 1);
+    EXPECT_NE(sweep("sweep", {"--transport", "gloo", "--timeout", "5"}), 0);
+    unsetenv("GRADWIRE_INTERFACE");
+    EXPECT_EQ(read_file(folder_ / "sweep" / "results.jsonl"), first);
+  }
+  ASSERT_EQ(sweep("sweep", {"--transport", "inproc", "--ranks", "3"}), 0) << err();
+  auto const records = read_json_lines(folder_ / "sweep" / "results.jsonl");
+  ASSERT_EQ(records.size(), 2U);
+  EXPECT_EQ(records[0]["ranks"], 3);
+}
+
+TEST_F(Cli, SweepOverProcessesKeepsFinishedCasesWhateverEndsIt) {
+  if (!has_gloo()) GTEST_SKIP() << "a build without Gloo";
+  for (int const signal : {SIGKILL, SIGHUP}) {
+    std::filesystem::remove_all(folder_ / "sweep");
+    signal_guard const guard;
+    std::vector<process> one;
+    // Two quick cases, then one that takes for ever.
+    one.emplace_back(process_options{.arguments = {GRADWIRE_PROGRAM_FILE,
+                                                   "sweep",
+                                                   "--spec",
+                                                   "bf16",
+                                                   "--min-bytes",
+                                                   "8",
+                                                   "--max-bytes",
+                                                   "8",
+                                                   "--ranks",
+                                                   "2",
+                                                   "1",
+                                                   "--iters",
+                                                   "200",
+                                                   "--warmup",
+                                                   "0",
+                                                   "--transport",
+                                                   "gloo",
+                                                   "gloo",
+                                                   "gloo",
+                                                   "gloo",
+                                                   "gloo",
+                                                   "gloo",
+                                                   "gloo",
+                                                   "gloo",
+                                                   "--out",
+                                                   path("sweep"),
+                                                   "--quiet"},
+                                     .output = folder_ / "out",
+                                     .errors = folder_ / "err2"});
+    auto const written = [&] {
+      std::error_code none;
+      return std::filesystem::file_size(folder_ / "sweep" / "results.jsonl", none) > 0 && !none;
+    };
+    for (int i = 0; i < 6000 && !written() && !one[0].poll(); ++i) usleep(5'000);
+    ASSERT_FALSE(one[0].poll()) << "it ended before it could be interrupted: " << read_file(folder_ / "err2");
+    one[0].signal(signal);
+    ASSERT_TRUE(wait_any(one, std::chrono::seconds{60}));
+    EXPECT_EQ(one[0].end()->value, signal == SIGKILL ? SIGKILL : 130);
+    EXPECT_GE(read_json_lines(folder_ / "sweep" / "results.jsonl").size(), 1U);
+  }
+  EXPECT_NE(read_file(folder_ / "err2").find("cases are finished and kept in " + path("sweep")), std::string::npos)
+      << read_file(folder_ / "err2");
 }
 
 TEST_F(Cli, SweepRefusesNonsenseInOneLine) {
@@ -153,17 +239,38 @@ TEST_F(Cli, SweepSaysWhyAMethodIsSkipped) {
   EXPECT_NE(out().find("via(two_shot)"), std::string::npos) << out();
 }
 
-TEST_F(Cli, FidelityTellsErrorsOfADump) {
-  std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (4, 8), }";
+// 1, −3, 1, −3, …
+void write_dump(std::string const& path, int rows) {
+  std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (" + std::to_string(rows) + ", 8), }";
   header.resize(117, ' ');
   header += '\n';
-  std::ofstream file{path("grad.npy"), std::ios::binary};
+  std::ofstream file{path, std::ios::binary};
   file << std::string{"\x93NUMPY\x01\x00\x76\x00", 10} << header;
-  for (int i = 0; i < 32; ++i) {
-    float const value = i % 2 == 0 ? 1.0F : -3.0F;  // onebit sends ±2: nmse = 1/5
+  for (int i = 0; i < 8 * rows; ++i) {
+    float const value = i % 2 == 0 ? 1.0F : -3.0F;
     file.write(reinterpret_cast<char const*>(&value), sizeof value);
   }
-  file.close();
+}
+
+TEST_F(Cli, FidelityEndsOnCtrlCWithinOneMethod) {
+  write_dump(path("grad.npy"), 10'000);
+  for (char const* const loop : {"--repeats", "--steps"}) {
+    signal_guard const guard;
+    std::vector<process> one;
+    one.emplace_back(process_options{.arguments = {GRADWIRE_PROGRAM_FILE, "fidelity", "--spec", "onebit", "--input",
+                                                   path("grad.npy"), loop, "1000000", "--json", path(loop)},
+                                     .output = folder_ / "out",
+                                     .errors = folder_ / "err"});
+    // It opens that file once signals are its own.
+    for (int i = 0; i < 6000 && !std::filesystem::exists(path(loop)); ++i) usleep(5'000);
+    one[0].signal(SIGINT);
+    ASSERT_TRUE(wait_any(one, std::chrono::seconds{60})) << loop;
+    EXPECT_EQ(one[0].end()->text(), "exit status 130") << loop;
+  }
+}
+
+TEST_F(Cli, FidelityTellsErrorsOfADump) {
+  write_dump(path("grad.npy"), 4);  // onebit sends ±2: nmse = 1/5
   ASSERT_EQ(run({"fidelity", "--spec", "onebit", "bf16", "--input", path("grad.npy"), "--steps", "4", "--json", "-"}),
             0)
       << err();

@@ -16,6 +16,7 @@
 #include "program/ab/schedule.hpp"
 #include "program/common/console.hpp"
 #include "program/common/context.hpp"
+#include "program/common/numbers.hpp"
 #include "program/common/output_directory.hpp"
 #include "program/common/process.hpp"
 
@@ -26,7 +27,7 @@ struct ab_options {
   std::vector<std::string> arms;
   std::string baseline = "none";
   std::size_t seeds = 5;
-  std::vector<std::uint64_t> seed_list;
+  std::vector<std::string> seed_list;
   std::string metric = "accuracy";
   std::string value = "last";
   double margin = 0.01;
@@ -64,10 +65,17 @@ question make_question(ab_options const& options) {
   asked.arms = options.arms;
   asked.baseline = options.baseline;
   refuse_twice(options.arms, "--arm");
+  if (std::ranges::all_of(asked.arms, [&](auto const& arm) { return arm == asked.baseline; })) {
+    throw program_error{fmt::format("--arm {} is the baseline: give an --arm to compare with it, or another --baseline",
+                                    asked.baseline)};
+  }
   if (std::ranges::find(asked.arms, asked.baseline) == asked.arms.end()) {
     asked.arms.insert(asked.arms.begin(), asked.baseline);
   }
-  asked.seeds = options.seed_list;
+  for (std::string const& list : options.seed_list) {
+    auto const seeds = parse_whole_numbers(list).value_or(std::vector<std::uint64_t>{});
+    asked.seeds.insert(asked.seeds.end(), seeds.begin(), seeds.end());
+  }
   refuse_twice(asked.seeds, "--seed-list: seed");
   if (asked.seeds.empty()) {
     for (std::uint64_t seed = 1; seed <= options.seeds; ++seed) asked.seeds.push_back(seed);
@@ -152,6 +160,7 @@ class ab_run {
 
  private:
   void execute() {
+    json_.write(what_.to_record());
     auto planned = plan_runs(asked_, what_, directory_.path(), own_ ? self_executable() : "");
     std::erase_if(planned, [&](run const& one) {
       auto const kept = std::ranges::find_if(
@@ -176,8 +185,8 @@ class ab_run {
       execute_runs(std::move(planned), schedule, asked_.metric, [&](run const& one) { keep(one, bar, total); });
     } catch (interrupted_error const&) {
       bar.clear();
-      fmt::print(stderr, "gradwire: interrupted; {} of {} runs are finished and kept in {}, --resume goes on\n",
-                 runs_.size(), total, (directory_ / "results.jsonl").string());
+      print_error(fmt::format("interrupted; {} of {} runs are finished and kept in {}, --resume goes on", runs_.size(),
+                              total, (directory_ / "results.jsonl").string()));
       throw;
     }
   }
@@ -188,13 +197,21 @@ class ab_run {
     if (own_ && runs_.empty() && one.exit_status == static_cast<int>(exit_code::usage)) {
       throw program_error{fmt::format("gradwire train did not start: {} (log: {})", last_lines(log, 1), log.string())};
     }
+    // Nor would any other run write it.
+    if (runs_.empty() && one.lacks_metric) {
+      throw program_error{fmt::format("--metric {}: the first run ended well, but {} (log: {})", asked_.metric,
+                                      one.reason, log.string())};
+    }
+    bar.clear();  // records may go to the same terminal
     results_.add(one.to_record());
     json_.write(one.to_record());
     runs_.push_back(one);
     if (one.status != run_status::ok) {
-      bar.clear();
       console_.print("{}, seed {}: {}: {} (log: {})\n", one.arm, one.seed, to_string(one.status), one.reason,
                      log.string());
+    } else if (!bar.on()) {
+      console_.print("{} of {}: {}, seed {}: {} {}, {}\n", runs_.size(), total, one.arm, one.seed, asked_.metric,
+                     value_text(*one.value, asked_.margin), format_seconds(one.seconds.value_or(0)));
     }
     bar.show(runs_.size(), runs_.size() < total ? fmt::format("{}, seed {} done", one.arm, one.seed) : "");
   }
@@ -241,12 +258,12 @@ void add_question_options(CLI::App& command, ab_options& options) {
       ->capture_default_str();
   auto* const seeds = command.add_option("--seeds", options.seeds, "seeds 1 to N; each arm runs once per seed")
                           ->type_name("N")
-                          ->check(CLI::Range(1, 100'000))
+                          ->transform(whole_number(1, 100'000))
                           ->capture_default_str();
   command.add_option("--seed-list", options.seed_list, "these seeds instead, e.g. 1,2,3")
       ->type_name("K,...")
-      ->delimiter(',')
       ->allow_extra_args(false)
+      ->transform(whole_numbers())
       ->excludes(seeds);
   command.add_option("--metric", options.metric, "which eval records count")->type_name("NAME")->capture_default_str();
   command.add_option("--value", options.value, "which of them is the value of a run")
@@ -264,7 +281,7 @@ void add_question_options(CLI::App& command, ab_options& options) {
 void add_run_options(CLI::App& command, ab_options& options) {
   command.add_option("--jobs", options.jobs, "runs at a time; more than one makes times rough")
       ->type_name("J")
-      ->check(CLI::Range(1, 4096))
+      ->transform(whole_number(1, 4096))
       ->capture_default_str();
   command.add_option("--out", options.directory, "directory of results.jsonl, report.html, logs/ and metrics/")
       ->type_name("DIR")
@@ -273,9 +290,9 @@ void add_run_options(CLI::App& command, ab_options& options) {
   command.add_flag("--shell", options.shell, "run COMMAND by sh -c; filled-in values are quoted");
   command.add_option("--run-timeout", options.timeout_seconds, "longest time of one run")
       ->type_name("SECONDS")
-      ->check(CLI::Range(0.001, 1e7))
+      ->transform(number_of_seconds(0.001, 1e7))
       ->capture_default_str();
-  add_output_options(command, options.output);
+  add_output_options(command, options.output, "the experiment, its runs and verdicts, as in results.jsonl");
 }
 
 }  // namespace
@@ -295,10 +312,11 @@ void add_ab(CLI::App& app, context& ctx) {
       "  {\"event\":\"eval\",\"step\":50,\"metric\":\"accuracy\",\"value\":0.93}\n"
       "\n"
       "Verdicts, from the differences arm - baseline over equal seeds (paired t):\n"
-      "  equivalent    the 90 % interval lies inside +-margin (two one-sided tests at 5 %)\n"
+      "  equivalent    the 90 % interval lies inside ±margin (two one-sided tests at 5 %)\n"
       "  better worse  else, the 95 % interval lies on one side of 0\n"
       "  inconclusive  else, with the number of seeds that would about settle it\n"
-      "A failed or diverged run is a failed seed; an arm with one is never equivalent or better.\n"
+      "A failed or diverged run is a failed seed; an arm with one is inconclusive, or worse where the other seeds show "
+      "it.\n"
       "Exit status 1: an arm is worse or a run failed.\n"
       "\n"
       "  gradwire ab --arm onebit+ef --arm 'quant(bits=4)' --workload digits --steps 300 --out my_ab");

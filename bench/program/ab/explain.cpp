@@ -80,13 +80,15 @@ std::string summary_text(question const& asked, std::span<arm_result const> resu
   std::string text = fmt::format("Against {} within ±{:g} {} over {} seed{}: ", asked.baseline, asked.margin,
                                  asked.metric, asked.seeds.size(), asked.seeds.size() == 1 ? "" : "s");
   std::string list;
-  for (std::string_view const word : {"equivalent", "better", "worse", "inconclusive", "failed"}) {
+  for (std::string_view const word : {"equivalent", "better", "worse", "inconclusive"}) {
     std::string const names = joined_arms(results, word);
     if (names.empty()) continue;
     auto const several = std::ranges::count(results, word, verdict_word) > 1;
-    std::string const verb = word == "failed" ? "" : (several ? "are " : "is ");
-    list += fmt::format("{}{} {}{}", list.empty() ? "" : "; ", names, verb, word);
+    list += fmt::format("{}{} {} {}", list.empty() ? "" : "; ", names, several ? "are" : "is", word);
   }
+  std::size_t bad = 0;
+  for (arm_result const& one : results) bad += one.bad;
+  if (bad > 0) list += fmt::format("; {} run{} failed or diverged", bad, bad == 1 ? "" : "s");
   return text + (list.empty() ? "no other arm" : list) + ".";
 }
 
@@ -98,8 +100,9 @@ std::vector<term> verdict_terms(question const& asked) {
                                  asked.baseline, m)},
       {"better", "not equivalent, and the 95 % interval of the difference lies wholly on the good side of 0"},
       {"worse", "not equivalent, and the 95 % interval of the difference lies wholly on the bad side of 0"},
-      {"inconclusive", "none of these: the seeds so far allow both a difference that matters and none at all"},
-      {"failed", "runs failed or diverged, and the seeds that are left do not show that it is worse"},
+      {"inconclusive",
+       "none of these: the seeds so far allow both a difference that matters and none at all, or runs failed or "
+       "diverged and the seeds that are left do not show that it is worse"},
   };
 }
 
@@ -153,15 +156,6 @@ std::vector<std::string> next_steps(question const& asked, std::span<arm_result 
     }
   }
   return lines;
-}
-
-std::string command_text(std::span<std::string const> command) {
-  std::string text;
-  for (std::string const& word : command) {
-    if (!text.empty()) text += ' ';
-    text += shell_word(word);
-  }
-  return text;
 }
 
 }  // namespace gradwire::program

@@ -37,7 +37,4 @@ struct term {
                                                   std::span<run const> runs, std::filesystem::path const& directory,
                                                   std::span<std::string const> command);
 
-//! The words as they would be typed in a shell.
-[[nodiscard]] std::string command_text(std::span<std::string const> command);
-
 }  // namespace gradwire::program

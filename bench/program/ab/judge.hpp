@@ -53,7 +53,7 @@ struct arm_result {
 //! True if an arm is worse or a run (of the baseline, too) failed or diverged: exit status 1.
 [[nodiscard]] bool any_worse_or_failed(std::span<arm_result const> results);
 
-//! "equivalent", …, or "failed" where seeds were lost and what is left is inconclusive: the word for people.
+//! "equivalent", …, as in the record; "baseline" for the baseline. What failed runs did to it stands in `reason`.
 [[nodiscard]] std::string_view verdict_word(arm_result const& result);
 
 }  // namespace gradwire::program

@@ -160,6 +160,7 @@ void conclude(run& run, std::filesystem::path const& metrics_file, std::string_v
   } else if (!std::filesystem::exists(metrics_file)) {
     run.reason = "it wrote no metrics file: {metrics} in the command is where it belongs";
   } else if (found.evals.empty()) {
+    run.lacks_metric = true;
     run.reason = missing_metric(found, metric);
   } else if (auto const value = chosen(found.evals, choice)) {
     run.status = run_status::ok;

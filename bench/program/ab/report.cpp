@@ -30,6 +30,19 @@ std::string cell(std::string_view label, std::string_view html, std::string_view
 
 std::string log_html(std::string_view text) { return fmt::format("<pre class=\"log\">{}</pre>", escape_html(text)); }
 
+// `text` escaped, with what stands between backticks as code.
+std::string prose_html(std::string_view text) {
+  std::string html;
+  for (;;) {
+    auto const open = text.find('`');
+    auto const close = open == text.npos ? open : text.find('`', open + 1);
+    if (close == text.npos) return html + escape_html(text);
+    html += escape_html(text.substr(0, open));
+    html += fmt::format("<code>{}</code>", escape_html(text.substr(open + 1, close - open - 1)));
+    text.remove_prefix(close + 1);
+  }
+}
+
 // Hyphens of numbers become minus signs.
 std::string typeset(std::string text) {
   for (auto at = text.find('-'); at != text.npos; at = text.find('-', at)) text.replace(at, 1, "\u2212");
@@ -91,7 +104,7 @@ constexpr std::string_view pictures = R"(<section class="card">
 </section>
 <section class="card">
 <h2>Learning curves</h2>
-<p class="note">Line: mean over the seeds. Band: lowest and highest seed. By bytes or by time shows what a method buys: further left is cheaper. Choose a name to hide it.</p>
+<p class="note">Line: mean over the seeds; the wide one, below the others, is the baseline. Band: lowest and highest seed. By bytes or by time shows what a method buys: further left is cheaper. Choose a name to hide it.</p>
 <div class="controls" id="curve-controls"></div>
 <div class="legend" id="legend"></div>
 <div class="plot" id="curves" data-label="Learning curves of all arms"></div>
@@ -150,7 +163,7 @@ std::string next_card(ab_report const& report) {
   std::string html = "<section class=\"card\">\n<h2>What to look at next</h2>\n<ul>\n";
   for (std::string const& step : steps) {
     auto const cut = step.find('\n');  // below it: the end of a log
-    html += fmt::format("<li>{}", escape_html(step.substr(0, cut)));
+    html += fmt::format("<li>{}", prose_html(step.substr(0, cut)));
     if (cut != step.npos) html += log_html(step.substr(cut + 1));
     html += "</li>\n";
   }
@@ -197,7 +210,8 @@ record arm_record(ab_report const& report, arm_result const& one) {
 
 page make_page(ab_report const& report) {
   page page;
-  page.title = "Does compressed training reach what " + report.asked.baseline + " reaches?";
+  std::string const baseline = report.asked.baseline == "none" ? "dense (none)" : report.asked.baseline;
+  page.title = "Does compressed training reach what " + baseline + " reaches?";
   page.lede = summary_text(report.asked, report.results);
   page.body = verdict_card(report) + std::string{pictures} + next_card(report) + runs_card(report);
   record arms = record::array();

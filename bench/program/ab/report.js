@@ -108,11 +108,13 @@
   function curve_sets(arm, index) {
     const look = gw.series(index, arm.baseline);
     const points = curve_points(arm);
-    const band = {label: arm.name, borderWidth: 0, pointRadius: 0, pointHitRadius: 0, band: true};
+    // The baseline lies below the arms, and is wider, so that an arm that runs along it is seen.
+    const order = arm.baseline ? 1 : 0;
+    const band = {label: arm.name, borderWidth: 0, pointRadius: 0, pointHitRadius: 0, band: true, order};
     return [
       {...band, data: points.map(({x, low}) => ({x, y: low})), fill: false},
       {...band, data: points.map(({x, high}) => ({x, y: high})), fill: '-1', backgroundColor: gw.faded(look.colour, 0.14)},
-      {label: arm.name, data: points, borderColor: look.colour, backgroundColor: look.colour, borderWidth: look.width, borderDash: look.dash,
+      {label: arm.name, data: points, borderColor: look.colour, backgroundColor: look.colour, borderWidth: arm.baseline ? 5 : look.width, borderDash: look.dash, order,
        pointStyle: look.marker, pointRadius: points.length > 30 ? 0 : 3.5, pointHoverRadius: 5, fill: false},
     ];
   }
@@ -147,7 +149,7 @@
               filter: (item) => !item.dataset.band,
               callbacks: {
                 title: (items) => (items.length ? `${items[0].dataset.label}, step ${format.number(items[0].raw.step, 6)}` : ''),
-                label: ({raw}) => `${format.number(raw.y, 5)}  (${format.number(raw.low, 5)} to ${format.number(raw.high, 5)} over ${raw.seeds} seeds)`,
+                label: ({raw}) => `${format.number(raw.y, 5)}  (${format.number(raw.low, 5)} to ${format.number(raw.high, 5)} over ${raw.seeds} seed${raw.seeds === 1 ? '' : 's'})`,
                 afterLabel: ({raw}) => (view.x === 'step' ? '' : axes[view.x].text(raw.x)),
               },
             },

@@ -13,11 +13,6 @@
 namespace gradwire::program {
 namespace {
 
-record to_record(experiment const& one) {
-  return {{"event", "experiment"}, {"command", one.command}, {"shell", one.shell},
-          {"metric", one.metric},  {"value", one.value},     {"version", version()}};
-}
-
 void refuse_others(std::filesystem::path const& path, record const& line, experiment const& wanted) {
   experiment const found{line.at("command").get<std::vector<std::string>>(), line.at("shell").get<bool>(),
                          line.at("metric").get<std::string>(), line.at("value").get<std::string>()};
@@ -60,6 +55,11 @@ contents read_contents(std::filesystem::path const& path) {
 
 }  // namespace
 
+record experiment::to_record() const {
+  return {{"event", "experiment"}, {"command", command}, {"shell", shell},
+          {"metric", metric},      {"value", value},     {"version", version()}};
+}
+
 results_file::results_file(std::filesystem::path const& path, experiment const& experiment, bool resume) {
   contents found;
   if (std::filesystem::exists(path)) found = read_contents(path);
@@ -75,7 +75,7 @@ results_file::results_file(std::filesystem::path const& path, experiment const& 
   }
   std::ranges::copy_if(found.runs, std::back_inserter(kept_),
                        [](run const& one) { return one.status != run_status::failed; });
-  std::string bytes = to_record(experiment).dump() + "\n";
+  std::string bytes = experiment.to_record().dump() + "\n";
   for (run const& one : kept_) bytes += one.to_record().dump() + "\n";
   write_file(path, bytes);
   out_.emplace(path.string(), open_mode::append);

@@ -20,6 +20,8 @@ struct experiment {
   std::string metric;
   std::string value;  //!< "last" or "best"
 
+  //! {"event":"experiment",…}, the first of a file.
+  [[nodiscard]] record to_record() const;
   friend bool operator==(experiment const&, experiment const&) = default;
 };
 

@@ -103,14 +103,6 @@ std::vector<std::string> fill_in(std::span<std::string const> command, bool shel
   return {"sh", "-c", fmt::format("{}", fmt::join(result, " "))};
 }
 
-std::string shell_word(std::string_view text) {
-  bool const plain = !text.empty() && std::ranges::all_of(text, [](unsigned char c) {
-    return std::isalnum(c) != 0 || std::string_view{"_-+=.,:/@%"}.find(static_cast<char>(c)) != std::string_view::npos;
-  });
-  if (plain) return std::string{text};
-  return fmt::format("'{}'", replaced(std::string{text}, "'", "'\\''"));
-}
-
 std::string run_name(std::string_view arm, std::uint64_t seed) {
   std::string name;
   for (char const c : arm.substr(0, 80)) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "program/common/json_lines.hpp"
+#include "program/common/shell.hpp"
 
 namespace gradwire::program {
 
@@ -59,6 +60,7 @@ struct run {
   std::optional<double> raw_bytes;
   std::optional<double> wire_bytes;
   std::optional<int> exit_status;    //!< of its process, if it was not ended by a signal; not recorded
+  bool lacks_metric = false;         //!< ended well, but without a record of the chosen metric; not recorded
   std::string reason;                //!< of a run that is not ok
   std::vector<std::string> command;  //!< filled in
   std::string log;                   //!< relative to the output directory
@@ -78,9 +80,6 @@ void conclude(run& run, std::filesystem::path const& metrics_file, std::string_v
 //! the filled-in values quoted.
 [[nodiscard]] std::vector<std::string> fill_in(std::span<std::string const> command, bool shell, std::string_view spec,
                                                std::uint64_t seed, std::string_view metrics_file);
-
-//! `text` as one word for a POSIX shell, unchanged where it needs no quotes.
-[[nodiscard]] std::string shell_word(std::string_view text);
 
 //! A file name for the run of an arm: readable, and different for different arms.
 [[nodiscard]] std::string run_name(std::string_view arm, std::uint64_t seed);

@@ -21,7 +21,11 @@ struct codecs_options {
 
 void list(console& people, json_lines& records) {
   table methods{{{"method", align::left}, {"id"}, {"version"}, {"bits/element"}, {"", align::left}}};
-  table keys{{{"key", align::left}, {"default", align::left}, {"range", align::left}, {"", align::left}}};
+  table keys{{{"key", align::left},
+              {"type", align::left},
+              {"default", align::left},
+              {"range", align::left},
+              {"", align::left}}};
   for (codec_entry const* const entry : codecs()) {
     codec const preset = codec::parse(entry->name);
     records.write(codec_record(*entry));
@@ -29,8 +33,8 @@ void list(console& people, json_lines& records) {
                  fmt::format("{:.4g}", bits_per_element(preset, std::size_t{1} << 20)), std::string{entry->summary}});
     if (auto const traits = traits_text(preset.traits()); !traits.empty()) methods.add({"", "", "", "", traits});
     for (codec_key const& key : entry->keys) {
-      keys.add({fmt::format("{}({}=)", entry->name, key.name), value_text(key, key.preset), range_text(key),
-                std::string{key.help}});
+      keys.add({fmt::format("{}({}=)", entry->name, key.name), std::string{type_text(key)}, value_text(key, key.preset),
+                range_text(key), std::string{key.help}});
     }
   }
   people.write(methods.text());
@@ -84,7 +88,7 @@ void add_codecs(CLI::App& app, context& ctx) {
   auto* const command = app.add_subcommand("codecs", "list the methods, or explain one spec");
   auto const options = std::make_shared<codecs_options>();
   command->add_option("SPEC", options->spec, "explain this spec: how it is understood and what it sends");
-  add_output_options(*command, options->output);
+  add_output_options(*command, options->output, "one record a method, or one of the spec");
   command->footer("Example: gradwire codecs 'quant(bits=4)+ef'");
   command->callback([&ctx, options] { ctx.run = [options] { return run_codecs(*options); }; });
 }

@@ -14,16 +14,13 @@ namespace {
 
 constexpr std::size_t sample_count = std::size_t{1} << 20;
 
-std::string_view kind_text(key_kind kind) {
-  switch (kind) {
-    case key_kind::integer: return "integer";
-    case key_kind::real: return "real";
-    case key_kind::choice: return "choice";
-  }
-  return "unknown";
-}
-
 record number_or_null(double value) { return std::isfinite(value) ? record(value) : record(nullptr); }
+
+// An end of a key's range: whole where the key is.
+record bound(codec_key const& key, double value) {
+  if (key.kind == key_kind::integer && std::isfinite(value)) return static_cast<std::int64_t>(value);
+  return number_or_null(value);
+}
 
 record key_value(codec_key const& key, double value) {
   if (std::isnan(value)) return nullptr;
@@ -64,8 +61,18 @@ std::string traits_text(codec_traits const& traits) {
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
+std::string_view type_text(codec_key const& key) {
+  switch (key.kind) {
+    case key_kind::integer: return "integer";
+    case key_kind::real: return "real";
+    case key_kind::choice: return "choice";
+  }
+  return "unknown";
+}
+
 std::string range_text(codec_key const& key) {
   if (key.kind == key_kind::choice) return fmt::format("{}", fmt::join(key.choices, "|"));
+  if (key.kind == key_kind::integer) return fmt::format("{:.0f}..{:.0f}", key.min, key.max);
   return fmt::format("{:.10g}..{:.10g}", key.min, key.max);
 }
 
@@ -79,12 +86,12 @@ record codec_record(codec_entry const& entry) {
   codec const preset = codec::parse(entry.name);
   record keys = record::array();
   for (codec_key const& key : entry.keys) {
-    record line{{"name", key.name}, {"type", kind_text(key.kind)}, {"default", key_value(key, key.preset)}};
+    record line{{"name", key.name}, {"type", type_text(key)}, {"default", key_value(key, key.preset)}};
     if (key.kind == key_kind::choice) {
       line["choices"] = std::vector<std::string>(key.choices.begin(), key.choices.end());
     } else {
-      line["min"] = number_or_null(key.min);
-      line["max"] = number_or_null(key.max);
+      line["min"] = bound(key, key.min);
+      line["max"] = bound(key, key.max);
     }
     line["help"] = key.help;
     keys.push_back(line);
@@ -123,7 +130,7 @@ record spec_record(std::string_view given, spec const& how) {
     reductions.push_back({{"ranks", cost.ranks},
                           {"reduction", cost.reduction},
                           {"wire_bytes", cost.wire_bytes},
-                          {"dense_bytes", cost.dense_bytes}});
+                          {"dense_bytes", std::llround(cost.dense_bytes)}});
   }
   return {{"event", "spec"},
           {"given", given},

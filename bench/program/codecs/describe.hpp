@@ -15,6 +15,8 @@ namespace gradwire::program {
 [[nodiscard]] double bits_per_element(codec const& method, std::size_t count);
 //! "unbiased, omega 3" and the like; empty for none.
 [[nodiscard]] std::string traits_text(codec_traits const& traits);
+//! "integer", "real" or "choice".
+[[nodiscard]] std::string_view type_text(codec_key const& key);
 //! "16..65536", "absmax|minmax".
 [[nodiscard]] std::string range_text(codec_key const& key);
 //! A key's value as in a spec; empty when it is not set.

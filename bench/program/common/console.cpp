@@ -1,5 +1,7 @@
 #include "program/common/console.hpp"
 
+#include <pthread.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +16,7 @@
 #include <gradwire/stream.hpp>
 
 #include "program/common/context.hpp"
+#include "program/common/numbers.hpp"
 
 namespace gradwire::program {
 namespace {
@@ -33,8 +36,8 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 
 }  // namespace
 
-void add_output_options(CLI::App& command, output_options& options) {
-  command.add_option("--json", options.json, "write JSON lines, one record a case; - is standard output")
+void add_output_options(CLI::App& command, output_options& options, std::string const& records) {
+  command.add_option("--json", options.json, "write JSON lines: " + records + "; - is standard output")
       ->type_name("FILE");
   command.add_flag("--quiet", options.quiet, "no table and no progress");
 }
@@ -46,7 +49,7 @@ void add_timeout_option(CLI::App& command, std::size_t& timeout_ms) {
           "longest wait for another rank")
       ->type_name("SECONDS")
       ->default_str(fmt::format("{}", default_timeout.count() / 1000))
-      ->check(CLI::Range(0.001, 1e6));
+      ->transform(number_of_seconds(0.001, 1e6));
 }
 
 console::console(output_options const& options)
@@ -56,9 +59,69 @@ console::console(output_options const& options)
 
 void console::write(std::string_view text) {
   if (to_ == nullptr) return;
+  if (to_ == stderr) return write_to_stderr(text);
   if (std::fwrite(text.data(), 1, text.size(), to_) != text.size() || std::fflush(to_) != 0) {
     throw program_error{"cannot write to standard output: " + std::generic_category().message(errno)};
   }
+}
+
+void write_to_stderr(std::string_view text) noexcept {
+  // A pipe without a reader must not end the process by a signal: it has an exit status to give.
+  sigset_t broken_pipe{};
+  sigset_t before{};
+  sigemptyset(&broken_pipe);
+  sigaddset(&broken_pipe, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &broken_pipe, &before);
+  while (!text.empty()) {
+    ssize_t const done = ::write(STDERR_FILENO, text.data(), text.size());
+    if (done >= 0) {
+      text.remove_prefix(static_cast<std::size_t>(done));
+    } else if (errno != EINTR) {
+      break;
+    }
+  }
+  timespec const now_or_never{};
+  if (!text.empty() && errno == EPIPE) sigtimedwait(&broken_pipe, nullptr, &now_or_never);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void print_error(std::string_view text) noexcept {
+  try {
+    write_to_stderr(fmt::format("gradwire: {}\n", one_line(text)));
+  } catch (std::exception const&) {
+    write_to_stderr("gradwire: out of memory\n");
+  }
+}
+
+std::string one_line(std::string_view text) {
+  constexpr std::size_t head = 900;
+  constexpr std::size_t tail = 500;
+  auto const continues = [&](std::size_t at) { return (static_cast<unsigned char>(text[at]) & 0xc0u) == 0x80u; };
+  std::size_t cut = text.size();
+  std::size_t resume = text.size();
+  if (text.size() > head + tail + 100) {
+    cut = head;
+    resume = text.size() - tail;
+    while (continues(cut)) --cut;  // not within a character
+    while (resume < text.size() && continues(resume)) ++resume;
+  }
+  std::string line;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (i == cut) {
+      line += fmt::format(" [{} bytes left out] ", resume - cut);
+      i = resume;
+      if (i == text.size()) break;
+    }
+    auto const c = static_cast<unsigned char>(text[i]);
+    if (c == '\n') {
+      line += "\\n";
+    } else if (c < 0x20 || c == 0x7f) {
+      line += fmt::format("\\x{:02x}", c);
+    } else {
+      line += text[i];
+    }
+  }
+  return line;
 }
 
 void table::add(std::vector<std::string> cells) {
@@ -101,15 +164,13 @@ void progress::show(std::size_t done, std::string_view note) {
   constexpr std::size_t cells = 24;
   std::size_t const filled = total_ == 0 ? cells : std::min(done, total_) * cells / total_;
   std::string const bar = std::string(filled, '=') + std::string(cells - filled, ' ');
-  fmt::print(stderr, "\r\x1b[K{} [{}] {}/{} {}", title_, bar, done, total_, note);
-  std::fflush(stderr);
+  write_to_stderr(fmt::format("\r\x1b[K{} [{}] {}/{} {}", title_, bar, done, total_, note));
 }
 
 void progress::clear() {
   if (!visible_) return;
   visible_ = false;
-  fmt::print(stderr, "\r\x1b[K");
-  std::fflush(stderr);
+  write_to_stderr("\r\x1b[K");
 }
 
 std::size_t parse_bytes(std::string_view text, std::string_view option) {

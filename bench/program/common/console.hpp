@@ -20,7 +20,8 @@ struct output_options {
   std::string json;  //!< empty: none; "-": standard output
   bool quiet = false;
 };
-void add_output_options(CLI::App& command, output_options& options);
+//! `records`: what the JSON lines are, for --help.
+void add_output_options(CLI::App& command, output_options& options, std::string const& records);
 
 //! `--timeout SECONDS` (fractions are fine), into milliseconds.
 void add_timeout_option(CLI::App& command, std::size_t& timeout_ms);
@@ -38,6 +39,14 @@ class console {
  private:
   std::FILE* to_;
 };
+
+//! To standard error. A failure (it is closed, its disk is full, its reader went away) is ignored: there is nobody to
+//! tell, and the exit status says how the work ended.
+void write_to_stderr(std::string_view text) noexcept;
+//! "gradwire: TEXT" on standard error, as one line (see one_line). Does not fail.
+void print_error(std::string_view text) noexcept;
+//! `text` for a line of a terminal: control characters are escaped, and a very long text loses its middle.
+[[nodiscard]] std::string one_line(std::string_view text);
 
 enum class align : bool { left, right };
 
@@ -65,6 +74,8 @@ class progress {
   ~progress();
   progress(progress const&) = delete;
   progress& operator=(progress const&) = delete;
+  //! Whether it draws at all.
+  [[nodiscard]] bool on() const noexcept { return on_; }
   //! Draws at most ten times a second.
   void show(std::size_t done, std::string_view note = {});
   //! Clears the line so that other text can be written.

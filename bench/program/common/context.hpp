@@ -31,7 +31,7 @@ class program_error : public std::runtime_error {
   exit_code status_;
 };
 
-//! Thrown where Ctrl-C (or SIGTERM) ends the work.
+//! Thrown where Ctrl-C (or SIGTERM, or SIGHUP) ends the work.
 class interrupted_error : public program_error {
  public:
   interrupted_error() : program_error{"interrupted", exit_code::interrupted} {}

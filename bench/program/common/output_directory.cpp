@@ -17,9 +17,9 @@
 namespace gradwire::program {
 namespace {
 
-[[noreturn]] void fail(std::filesystem::path const& path, std::string const& reason) {
+[[noreturn]] void fail(std::filesystem::path const& path, std::string const& option, std::string const& reason) {
   throw program_error{
-      fmt::format("cannot use '{}' as output directory: {}; name another with --out", path.string(), reason)};
+      fmt::format("cannot use '{}' as output directory: {}; name another with {}", path.string(), reason, option)};
 }
 
 std::string message(int number) { return std::generic_category().message(number); }
@@ -43,33 +43,34 @@ bool still_there(int fd, std::filesystem::path const& path) {
 
 }  // namespace
 
-output_directory::output_directory(std::filesystem::path path)
+output_directory::output_directory(std::filesystem::path path, std::string const& option)
     : path_{std::move(path)}, lock_{path_ / ".gradwire.lock"} {
   std::error_code failure;
   std::filesystem::create_directories(path_, failure);
-  if (failure) fail(path_, failure.message());
+  if (failure) fail(path_, option, failure.message());
   for (;;) {
     fd_ = open(lock_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (fd_ < 0) fail(path_, message(errno));
+    if (fd_ < 0) fail(path_, option, message(errno));
     if (flock(fd_, LOCK_EX | LOCK_NB) != 0) {
       int const reason = errno;
       std::string const who = holder(fd_);
       close(fd_);
       if (reason == EWOULDBLOCK) {
-        throw program_error{fmt::format("'{}' is in use by {}: wait for it, or name another directory with --out",
-                                        path_.string(), who)};
+        throw program_error{fmt::format("'{}' is in use by {}: wait for it, or name another directory with {}",
+                                        path_.string(), who, option)};
       }
-      fail(path_, message(reason));
+      fail(path_, option, message(reason));
     }
     if (still_there(fd_, lock_)) break;
     close(fd_);
   }
+  registration_.emplace(lock_);
   std::string const id = std::to_string(getpid()) + "\n";
   if (ftruncate(fd_, 0) != 0 || pwrite(fd_, id.data(), id.size(), 0) != static_cast<ssize_t>(id.size())) {
     int const reason = errno;
     unlink(lock_.c_str());
     close(fd_);
-    fail(path_, message(reason));
+    fail(path_, option, message(reason));
   }
 }
 

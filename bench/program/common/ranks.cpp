@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
 #include <filesystem>
 #include <optional>
 
@@ -16,8 +15,10 @@
 #include <gradwire/transport.hpp>
 
 #include "program/common/console.hpp"
+#include "program/common/end_at_once.hpp"
 #include "program/common/interrupt.hpp"
 #include "program/common/json_lines.hpp"
+#include "program/common/numbers.hpp"
 #include "program/common/process.hpp"
 #include "program/common/temporary_directory.hpp"
 
@@ -49,7 +50,7 @@ struct failure {
 };
 
 // Waits for all of them; nullopt when all ended well, else the one that explains most.
-std::optional<failure> supervise(std::vector<process>& running) {
+std::optional<failure> supervise(std::vector<process>& running, std::function<void()> const& meanwhile) {
   std::optional<failure> worst;
   std::size_t left = running.size();
   auto deadline = std::chrono::steady_clock::time_point::max();
@@ -58,7 +59,8 @@ std::optional<failure> supervise(std::vector<process>& running) {
     auto const wait = deadline == std::chrono::steady_clock::time_point::max()
                           ? std::chrono::milliseconds{60'000}
                           : std::chrono::duration_cast<std::chrono::milliseconds>(deadline - now);
-    auto const ended = wait_any(running, wait);
+    auto const ended = wait_any(running, meanwhile ? std::min(wait, std::chrono::milliseconds{200}) : wait);
+    if (meanwhile) meanwhile();
     if (interrupted() || (!ended && std::chrono::steady_clock::now() >= deadline)) {
       stop_all(running);
       throw_if_interrupted();
@@ -90,10 +92,9 @@ exit_code explain(failure const& what, std::vector<process> const& running, meet
   if (!together) {
     if (what.rank != 0) {
       std::string const lines = read_file(meet.errors(what.rank));
-      std::fwrite(lines.data(), 1, lines.size(), stderr);
+      write_to_stderr(lines);
     }
-    fmt::print(stderr, "gradwire: rank {} of {} ended with {}; the others were stopped\n", what.rank, ranks,
-               what.end.text());
+    print_error(fmt::format("rank {} of {} ended with {}; the others were stopped", what.rank, ranks, what.end.text()));
   }
   return what.end.value == static_cast<int>(exit_code::usage) ? exit_code::usage : exit_code::no;
 }
@@ -122,8 +123,8 @@ void add_world_options(CLI::App& command, world_options& options) {
           },
           "number of workers")
       ->type_name("N")
-      ->default_str("4; under a launcher: its world")
-      ->check(CLI::Range(1, 4096));
+      ->default_str("4 (quadratic: below); under a launcher: its world")
+      ->transform(whole_number(1, 4096));
   command.add_option("--transport", options.transport, transport_help())
       ->type_name("NAME")
       ->capture_default_str()
@@ -138,7 +139,8 @@ bool is_first_rank() {
   return !launch || launch->rank == 0;
 }
 
-exit_code launch_ranks(std::vector<std::string> const& arguments, std::size_t ranks) {
+exit_code launch_ranks(std::vector<std::string> const& arguments, std::size_t ranks,
+                       std::function<void()> const& meanwhile) {
   signal_guard const guard;
   meeting_place const meet;
   std::vector<process> running;
@@ -155,7 +157,7 @@ exit_code launch_ranks(std::vector<std::string> const& arguments, std::size_t ra
     if (rank != 0) options.errors = meet.errors(rank);
     running.emplace_back(options);
   }
-  auto const worst = supervise(running);
+  auto const worst = supervise(running, meanwhile);
   return worst ? explain(*worst, running, meet) : exit_code::done;
 }
 
@@ -171,6 +173,7 @@ std::unique_ptr<communicator> join_world(world_options const& options) {
     throw error{errc::invalid_argument, fmt::format("--ranks {} under {}, which started {} ranks: leave --ranks out",
                                                     options.ranks, launch->launcher, launch->world)};
   }
+  interrupt_watch const watch{end_at_once};
   return transport.make({.rank = launch->rank,
                          .size = launch->world,
                          .rendezvous = launch->rendezvous,
@@ -183,6 +186,7 @@ exit_code run_world(world_options const& options, context const& ctx,
   signal_guard const guard;
   if (is_launched_rank()) {
     auto const comm = join_world(options);
+    abort_on_interrupt const watch{*comm};
     return body(*comm);
   }
   transport_entry const& transport = find_transport(options.transport);
@@ -191,6 +195,8 @@ exit_code run_world(world_options const& options, context const& ctx,
     transport.run(
         options.ranks,
         [&](communicator& comm) {
+          std::optional<abort_on_interrupt> watch;  // one for the group
+          if (comm.rank() == 0) watch.emplace(comm);
           int const status = static_cast<int>(body(comm));
           for (int seen = worst; status > seen && !worst.compare_exchange_weak(seen, status);) {
           }

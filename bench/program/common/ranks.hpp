@@ -10,6 +10,7 @@
 #include <gradwire/communicator.hpp>
 
 #include "program/common/context.hpp"
+#include "program/common/interrupt.hpp"
 
 namespace CLI {
 class App;
@@ -41,11 +42,25 @@ void add_world_options(CLI::App& command, world_options& options);
 //! get a few seconds to end by themselves. Rank 0 keeps this process's output; the error lines of the others are
 //! printed only when they say what went wrong first. Returns their common status; throws program_error that names the
 //! rank that failed and how it ended, interrupted_error after Ctrl-C. No process outlives the call. Main thread only.
-exit_code launch_ranks(std::vector<std::string> const& arguments, std::size_t ranks);
+//! `meanwhile`, where there is one, is called some times a second.
+exit_code launch_ranks(std::vector<std::string> const& arguments, std::size_t ranks,
+                       std::function<void()> const& meanwhile = {});
 
-//! This launched rank's end of the world. Throws errc::invalid_argument when `options.ranks` was given and differs, and
+//! This launched rank's end of the world. An interruption while it waits for the others ends the process at once: there
+//! is nothing to finish yet. Throws errc::invalid_argument when `options.ranks` was given and differs, and
 //! errc::unsupported for a transport whose ranks are threads.
 [[nodiscard]] std::unique_ptr<communicator> join_world(world_options const& options);
+
+//! While one lives, an interruption fails the group: ranks that wait for one another end, where they would have waited
+//! for as long as the group's timeout. Ranks that notice by themselves have a moment to end in order first. A second
+//! interruption ends the process at once.
+class abort_on_interrupt {
+ public:
+  explicit abort_on_interrupt(communicator& comm) : watch_{[&comm] { comm.abort(); }, std::chrono::milliseconds{300}} {}
+
+ private:
+  interrupt_watch watch_;
+};
 
 //! Runs `body` on every rank: here, when this is a launched rank; on threads of this process; or in processes of this
 //! program started with the same command line, which this process then only supervises: as the transport wants it.

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <string>
 #include <system_error>
 
@@ -14,12 +15,17 @@
 namespace gradwire::program {
 
 temporary_directory::temporary_directory() {
-  std::string name = (std::filesystem::temp_directory_path() / "gradwire-XXXXXX").string();
+  // Not temp_directory_path(), which says neither which variable is wrong nor what it holds.
+  char const* const wanted = std::getenv("TMPDIR");  // NOLINT(concurrency-mt-unsafe): read only
+  std::filesystem::path const parent = wanted == nullptr || *wanted == '\0' ? "/tmp" : wanted;
+  std::string name = (parent / "gradwire-XXXXXX").string();
   if (mkdtemp(name.data()) == nullptr) {
-    throw program_error{fmt::format("cannot make a temporary folder '{}': {}; set TMPDIR to a folder with room", name,
+    throw program_error{fmt::format("cannot make a temporary folder in '{}'{}: {}; set TMPDIR to a folder with room",
+                                    parent.string(), wanted == nullptr ? "" : ", which TMPDIR names",
                                     std::generic_category().message(errno))};
   }
   path_ = name;
+  registration_.emplace(path_);
 }
 
 temporary_directory::~temporary_directory() {

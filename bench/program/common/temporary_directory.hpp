@@ -1,6 +1,9 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
+
+#include "program/common/end_at_once.hpp"
 
 namespace gradwire::program {
 
@@ -18,6 +21,7 @@ class temporary_directory {
 
  private:
   std::filesystem::path path_;
+  std::optional<removed_at_end> registration_;
 };
 
 }  // namespace gradwire::program

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <span>
 
 #include <fmt/format.h>
@@ -97,8 +98,8 @@ std::vector<finding> check_break_even(doctor_options const& options) {
                    {"ranks", options.ranks},
                    {"bytes", bucket_elements * sizeof(float)},
                    {"reduction", chosen->name()},
-                   {"dense_bytes", dense},
-                   {"wire_bytes", wire},
+                   {"dense_bytes", std::llround(dense)},
+                   {"wire_bytes", chosen->wire_bytes()},
                    {"codec_seconds", codec},
                    {"break_even_bytes_per_second", speed}};
     result.push_back(std::move(line));

@@ -37,7 +37,11 @@ struct doctor_options {
 [[nodiscard]] finding check_open_files(doctor_options const& options);
 [[nodiscard]] finding check_launch();
 [[nodiscard]] finding check_local_rank();
+//! Also measures a TCP stream over each interface's own address. It stays on this machine, which talks to itself: an
+//! upper bound of what its network stack can do, not the speed of a cable.
 [[nodiscard]] finding check_interfaces();
+//! Bytes a second from `address` (IPv4) to itself, for about `seconds`; 0 where that is not possible.
+[[nodiscard]] double own_stream_bytes_per_second(std::string const& address, double seconds);
 //! A real all-reduce.
 [[nodiscard]] finding check_transport(transport_entry const& transport, doctor_options const& options);
 [[nodiscard]] std::vector<finding> check_gpu();

@@ -5,8 +5,10 @@
 
 #include "program/common/console.hpp"
 #include "program/common/context.hpp"
+#include "program/common/end_at_once.hpp"
 #include "program/common/interrupt.hpp"
 #include "program/common/json_lines.hpp"
+#include "program/common/numbers.hpp"
 #include "program/doctor/checks.hpp"
 
 namespace gradwire::program {
@@ -44,6 +46,7 @@ class reporter {
 
 exit_code run_doctor(doctor_command_options const& options) {
   signal_guard const guard;
+  interrupt_watch const watch{end_at_once};  // what was found stands on the terminal
   reporter report{options.output};
   report.say(check_cpu());
   report.say(check_memory_speed());
@@ -67,9 +70,9 @@ void add_doctor(CLI::App& app, context& ctx) {
   command->add_option("--ranks", options->ranks, "workers that you want to run on this machine")
       ->type_name("N")
       ->capture_default_str()
-      ->check(CLI::Range(1, 4096));
+      ->transform(whole_number(1, 4096));
   add_timeout_option(*command, options->timeout_ms);
-  add_output_options(*command, options->output);
+  add_output_options(*command, options->output, "one record a check");
   command->footer(std::string{break_even_definition} + "\nExit status 1 when something would stop a run.");
   command->callback([&ctx, options] { ctx.run = [options] { return run_doctor(*options); }; });
 }

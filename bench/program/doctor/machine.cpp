@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 #include <hwy/targets.h>
@@ -17,6 +19,7 @@
 #include <gradwire/launch.hpp>
 
 #include "program/common/console.hpp"
+#include "program/common/numbers.hpp"
 #include "program/doctor/checks.hpp"
 
 namespace gradwire::program {
@@ -27,6 +30,34 @@ std::size_t usable_cores() {
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
   return static_cast<std::size_t>(CPU_COUNT(&set));
+}
+
+std::optional<std::string> variable(char const* name) {
+  char const* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): before threads
+  return value == nullptr ? std::nullopt : std::optional<std::string>{value};
+}
+
+// This process among those of its machine, as its launcher says; only a look at what is set, so not in gradwire::env.
+struct local_place_of {
+  char const* rank_name;
+  char const* size_name;
+  std::optional<std::string> rank{};
+  std::optional<std::string> size{};
+};
+
+local_place_of local_place() {
+  for (auto place : {local_place_of{"LOCAL_RANK", "LOCAL_WORLD_SIZE"},
+                     local_place_of{"OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+                     local_place_of{"SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"}}) {
+    place.rank = variable(place.rank_name);
+    place.size = variable(place.size_name);
+    if (place.rank && !place.size && place.rank_name == std::string_view{"LOCAL_RANK"}) {
+      place.size_name = "WORLD_SIZE";  // no machine has more of them
+      place.size = variable("WORLD_SIZE");
+    }
+    if (place.rank) return place;
+  }
+  return {"LOCAL_RANK", "LOCAL_WORLD_SIZE"};
 }
 
 }  // namespace
@@ -83,7 +114,7 @@ finding check_memory_speed() {
 finding check_cores(doctor_options const& options) {
   std::size_t const cores = usable_cores();
   finding result{.check = "cores"};
-  result.text = fmt::format("{} usable for {} ranks", cores, options.ranks);
+  result.text = fmt::format("{} usable for {} rank{}", cores, options.ranks, options.ranks == 1 ? "" : "s");
   result.values = {{"cores", cores}, {"ranks", options.ranks}};
   if (options.ranks > cores) {
     result.how = severity::warning;
@@ -153,10 +184,26 @@ finding check_local_rank() {
   env const& environment = env::get();
   finding result{.check = "rank and device"};
   result.text = "CPU ranks need no device of their own";
+  auto const place = local_place();
   if (environment.rank && !environment.local_rank) {
     result.how = severity::warning;
     result.text = "RANK is set and LOCAL_RANK is not";
     result.mend = "harmless on CPU; on GPUs two ranks would share a device: set LOCAL_RANK, or start with torchrun";
+  } else if (place.rank) {
+    auto const rank = parse_whole_number(*place.rank);
+    auto const size = parse_whole_number(place.size.value_or(""), 1);
+    result.values["local_rank"] = *place.rank;
+    if (size) result.values["local_size"] = *size;
+    if (!rank || (size && *rank >= *size)) {
+      result.how = severity::warning;
+      result.text =
+          size ? fmt::format("{}={} is out of range: {}={}", place.rank_name, *place.rank, place.size_name, *size)
+               : fmt::format("{}={} is not a whole number", place.rank_name, *place.rank);
+      result.mend = fmt::format(
+          "harmless on CPU; on GPUs it names a device that is not there: set {} to 0{}, another for each rank of this "
+          "machine",
+          place.rank_name, size ? fmt::format("..{}", *size - 1) : ", 1, …");
+    }
   }
   if (environment.cuda_visible_devices) {
     result.values["cuda_visible_devices"] = *environment.cuda_visible_devices;
@@ -168,8 +215,10 @@ finding check_local_rank() {
 
 std::vector<finding> check_gpu() {
   std::vector<finding> result;
-  for (char const* const name : {"cuda", "nccl", "mpi"}) {
-    result.push_back({.how = severity::info, .check = name, .text = "not in this build"});
+  for (auto const& [name, mend] :
+       {std::pair{"cuda", "nothing: ranks average on the CPU"}, std::pair{"nccl", "use --transport gloo or inproc"},
+        std::pair{"mpi", "use --transport gloo; it runs under mpirun, too"}}) {
+    result.push_back({.how = severity::info, .check = name, .text = "not in this build", .mend = mend});
   }
   return result;
 }

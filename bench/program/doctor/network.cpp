@@ -3,6 +3,8 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -149,20 +151,83 @@ measured over_processes(transport_entry const& transport, std::chrono::milliseco
   return result;
 }
 
+constexpr double stream_seconds = 0.15;
+
+class owned_socket {
+ public:
+  explicit owned_socket(int fd) : fd_{fd} {}
+  ~owned_socket() {
+    if (fd_ >= 0) close(fd_);
+  }
+  owned_socket(owned_socket const&) = delete;
+  owned_socket& operator=(owned_socket const&) = delete;
+  [[nodiscard]] int fd() const noexcept { return fd_; }
+
+ private:
+  int fd_;
+};
+
 }  // namespace
+
+double own_stream_bytes_per_second(std::string const& address, double seconds) {
+  sockaddr_in here{};
+  here.sin_family = AF_INET;
+  if (inet_pton(AF_INET, address.c_str(), &here.sin_addr) != 1) return 0;
+  owned_socket const listener{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  owned_socket const sender{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  auto* const place = reinterpret_cast<sockaddr*>(&here);
+  socklen_t length = sizeof here;
+  // A connection to a listener of one's own is made before it is accepted; neither end can wait for ever.
+  timeval const patience{.tv_sec = 2, .tv_usec = 0};
+  bool const joined = listener.fd() >= 0 && sender.fd() >= 0 && bind(listener.fd(), place, length) == 0 &&
+                      listen(listener.fd(), 1) == 0 && getsockname(listener.fd(), place, &length) == 0 &&
+                      setsockopt(sender.fd(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience) == 0 &&
+                      setsockopt(listener.fd(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) == 0 &&
+                      connect(sender.fd(), place, length) == 0;
+  if (!joined) return 0;
+  std::jthread const source{[&sender](std::stop_token const& stop) {
+    std::vector<char> const block(std::size_t{1} << 18);
+    while (!stop.stop_requested() && send(sender.fd(), block.data(), block.size(), MSG_NOSIGNAL) > 0) {
+    }
+    shutdown(sender.fd(), SHUT_WR);
+  }};
+  // Closed before the thread is joined, which wakes it.
+  owned_socket const receiver{accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC)};
+  if (receiver.fd() < 0) return 0;
+  std::vector<char> block(std::size_t{1} << 18);
+  setsockopt(receiver.fd(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  std::size_t bytes = 0;
+  auto const begin = clock::now();
+  double elapsed = 0;
+  while (elapsed < seconds) {
+    ssize_t const got = recv(receiver.fd(), block.data(), block.size(), 0);
+    if (got <= 0) return 0;
+    bytes += static_cast<std::size_t>(got);
+    elapsed = std::chrono::duration<double>(clock::now() - begin).count();
+  }
+  return static_cast<double>(bytes) / elapsed;
+}
 
 finding check_interfaces() {
   finding result{.check = "network"};
   std::vector<std::string> texts;
+  record measured_ones = record::array();
   bool reaches_others = false;
   auto const all = interfaces();
   for (interface const& one : all) {
-    texts.push_back(one.megabits > 0 ? fmt::format("{} {} ({} Mbit/s)", one.name, one.address, one.megabits)
-                                     : fmt::format("{} {}", one.name, one.address));
+    double const gbps = own_stream_bytes_per_second(one.address, stream_seconds) / 1e9;
+    std::string notes = one.megabits > 0 ? fmt::format("{} Mbit/s by its driver", one.megabits) : "";
+    if (gbps > 0) notes += fmt::format("{}{:.3g} GB/s to itself", notes.empty() ? "" : ", ", gbps);
+    texts.push_back(fmt::format("{} {}{}", one.name, one.address, notes.empty() ? "" : " (" + notes + ")"));
+    measured_ones.push_back({{"name", one.name},
+                             {"address", one.address},
+                             {"driver_mbits", one.megabits > 0 ? record(one.megabits) : record(nullptr)},
+                             {"self_gbps", gbps > 0 ? record(gbps) : record(nullptr)}});
     reaches_others = reaches_others || !one.loopback;
   }
   result.text = texts.empty() ? "no interface with an IPv4 address" : fmt::format("{}", fmt::join(texts, ", "));
   result.values["interfaces"] = texts;
+  result.values["measured"] = std::move(measured_ones);
   std::string const wanted = env::get().interface.value_or("");
   bool const known = std::any_of(all.begin(), all.end(),
                                  [&](interface const& one) { return one.name == wanted || one.address == wanted; });

@@ -12,6 +12,7 @@
 #include "program/common/context.hpp"
 #include "program/common/interrupt.hpp"
 #include "program/common/json_lines.hpp"
+#include "program/common/numbers.hpp"
 #include "program/fidelity/fidelity.hpp"
 #include "program/fidelity/npy.hpp"
 
@@ -86,11 +87,13 @@ exit_code run(fidelity_command const& command) {
       throw_if_interrupted();
       bar.show(done++, method.text());
       auto const result = measure(method, arrays[i].values, command.inputs[i], command.options);
+      bar.clear();  // records may go to the same terminal
       json.write(to_record(result, command.inputs[i], command.options));
       rows.add(cells(result, steps));
     }
     bar.clear();
-    out.print("{}{}: {} numbers of {}\n", i == 0 ? "" : "\n", command.inputs[i], arrays[i].values.size(),
+    std::size_t const count = arrays[i].values.size();
+    out.print("{}{}: {} number{} of {}\n", i == 0 ? "" : "\n", command.inputs[i], count, count == 1 ? "" : "s",
               arrays[i].descr);
     out.write(rows.text());
   }
@@ -106,13 +109,17 @@ void add_fidelity(CLI::App& app, context& ctx) {
   command->add_option("--input", chosen->inputs, "NumPy arrays")->type_name("FILE.npy ...")->required();
   command->add_option("--steps", chosen->options.steps, "steps of error feedback to add up; 0: none")
       ->type_name("N")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->transform(whole_number(0, 1'000'000'000));
   command->add_option("--repeats", chosen->options.repeats, "encodings with random numbers of their own")
       ->type_name("N")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1'000'000));
-  command->add_option("--seed", chosen->options.seed, "of the random numbers")->type_name("K")->capture_default_str();
-  add_output_options(*command, chosen->output);
+      ->transform(whole_number(1, 1'000'000));
+  command->add_option("--seed", chosen->options.seed, "of the random numbers")
+      ->type_name("K")
+      ->capture_default_str()
+      ->transform(whole_number());
+  add_output_options(*command, chosen->output, "one record an input and spec");
   command->footer(footer);
   command->callback([chosen, &ctx] { ctx.run = [chosen] { return run(*chosen); }; });
 }

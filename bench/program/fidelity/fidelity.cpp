@@ -8,6 +8,8 @@
 
 #include <gradwire/error.hpp>
 
+#include "program/common/interrupt.hpp"
+
 namespace gradwire::program::fidelity {
 namespace {
 
@@ -38,6 +40,7 @@ double sum_error(spec const& method, std::span<float const> x, double norm2, fid
   std::vector<double> sent(x.size());
   std::vector<std::byte> payload(method.codec.encoded_bytes(x.size()));
   for (std::size_t step = 0; step < options.steps; ++step) {
+    throw_if_interrupted();
     random_key const key{options.seed, step};
     const_elements const in{x.data(), dtype::f32};
     if (method.error_feedback) {
@@ -78,6 +81,7 @@ fidelity_result measure_fidelity(spec const& method, std::span<float const> x, f
   result.count = x.size();
   result.bytes = payload.size();
   for (std::size_t repeat = 0; repeat < options.repeats; ++repeat) {
+    throw_if_interrupted();
     method.codec.encode({}, {x.data(), dtype::f32}, {&whole, 1}, {options.seed, repeat}, payload);
     method.codec.decode({}, payload, {&whole, 1}, {decoded.data(), dtype::f32});
     double dot = 0;

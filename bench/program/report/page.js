@@ -95,9 +95,13 @@ const gw = (() => {
   // make_config({narrow}) gives a Chart.js configuration; the returned function makes the chart again.
   function chart(plot, make_config) {
     let current = null;
+    // A phone has no room for the title of the upright axis beside it.
+    const upright = html('p', {class: 'note upright'});
+    plot.before(upright);
     return drawn(() => {
       if (current) current.destroy();
       plot.replaceChildren();
+      upright.textContent = '';
       Chart.defaults.color = colour('soft');
       Chart.defaults.borderColor = colour('line');
       Chart.defaults.font.family = getComputedStyle(document.body).fontFamily;
@@ -108,6 +112,8 @@ const gw = (() => {
         current = null;
         return;
       }
+      const title = config.options.scales?.y?.title;
+      if (title && !title.display) upright.textContent = '↑ ' + title.text;
       const canvas = html('canvas', {role: 'img', 'aria-label': plot.dataset.label || ''});
       plot.append(canvas);
       config.options = Object.assign({animation: false, responsive: true, maintainAspectRatio: false}, config.options);
@@ -178,7 +184,7 @@ const gw = (() => {
   // under(group, x, top, bottom) draws behind the marks; baseline: index or -1. In a narrow place names and numbers stand
   // above the marks.
   function rows(plot, {rows, baseline = -1, scale, ticks, caption = '', under = () => {}}) {
-    const width = plot.clientWidth;
+    const width = Math.max(plot.clientWidth, 120);  // 0 while the page is not laid out
     const name_room = Math.max(...rows.map((row) => text_width(row.name, true))) + 44;
     const text_room = Math.max(...rows.map((row) => text_width(row.text))) + 16;
     const stacked = width - name_room - text_room < 260;

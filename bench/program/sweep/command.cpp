@@ -13,6 +13,7 @@
 
 #include "program/common/console.hpp"
 #include "program/common/context.hpp"
+#include "program/common/numbers.hpp"
 #include "program/common/ranks.hpp"
 #include "program/sweep/plan.hpp"
 #include "program/sweep/reporter.hpp"
@@ -35,6 +36,11 @@ constexpr char const* footer =
     "--out sweep";
 
 void add_options(CLI::App& command, sweep::sweep_options& options) {
+  // Not for people: the worlds of a sweep over processes are started with it. CLI11 sets a blank line after every group
+  // but the last, also for one that it does not show: that one has to come before the first option of the other.
+  command.set_help_flag();
+  command.add_option("--part", options.part)->group("");
+  command.set_help_flag("-h,--help", "Print this help message and exit");
   command
       .add_option("--collective", options.collective,
                   "all_reduce (with specs), or raw bytes by reduce_scatter, all_gather, all_to_all or broadcast")
@@ -53,24 +59,30 @@ void add_options(CLI::App& command, sweep::sweep_options& options) {
   command.add_option("--ranks", options.ranks, "numbers of workers")
       ->type_name("N ...")
       ->default_str("2; under a launcher: its world")
-      ->check(CLI::Range(1, 4096));
+      ->transform(whole_number(1, 4096));
   command.add_option("--min-bytes", options.min_bytes, "smallest size; K, M and G are powers of 1024")
       ->type_name("SIZE")
       ->capture_default_str();
   command.add_option("--max-bytes", options.max_bytes, "largest size")->type_name("SIZE")->capture_default_str();
-  command.add_option("--factor", options.factor, "from one size to the next")->type_name("N")->capture_default_str();
+  command.add_option("--factor", options.factor, "from one size to the next")
+      ->type_name("N")
+      ->capture_default_str()
+      ->transform(whole_number(2, 1 << 30));
   command.add_option("--dtype", options.type, "of the gradients: f32, f16 or bf16")
       ->type_name("TYPE")
       ->capture_default_str();
   command.add_option("--iters", options.iterations, "timed calls a case")
       ->type_name("N")
       ->default_str("50, fewer where they would take more than a second")
-      ->check(CLI::Range(1, 1'000'000));
+      ->transform(whole_number(1, 1'000'000));
   command.add_option("--warmup", options.warmup, "untimed calls before")
       ->type_name("N")
       ->capture_default_str()
-      ->check(CLI::Range(0, 1'000'000));
-  command.add_option("--seed", options.seed, "of inputs and random numbers")->type_name("K")->capture_default_str();
+      ->transform(whole_number(0, 1'000'000));
+  command.add_option("--seed", options.seed, "of inputs and random numbers")
+      ->type_name("K")
+      ->capture_default_str()
+      ->transform(whole_number());
   command.add_flag("--overlap", options.overlap,
                    "average through the reducer: in chunks, whose encoding, sending and decoding overlap; dense (none) "
                    "stays one all-reduce of the transport");
@@ -79,10 +91,8 @@ void add_options(CLI::App& command, sweep::sweep_options& options) {
                   "also record interface_bytes: what this network interface, by the kernel's count, sent in a call")
       ->type_name("NAME");
   command.add_option("--out", options.out, "write results.jsonl and sweep.html there")->type_name("DIR");
-  // Not for people: the worlds of a sweep over processes are started with it.
-  command.add_option("--part", options.part)->group("");
   add_timeout_option(command, options.timeout_ms);
-  add_output_options(command, options.output);
+  add_output_options(command, options.output, "one record a case");
   command.footer(footer);
 }
 

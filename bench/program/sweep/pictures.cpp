@@ -9,6 +9,7 @@
 
 #include "embedded/sweep_js.hpp"
 #include "program/common/console.hpp"
+#include "program/common/shell.hpp"
 #include "program/report/page.hpp"
 
 namespace gradwire::program::sweep {
@@ -70,7 +71,8 @@ std::string lede_of(std::vector<case_result> const& results) {
                                                 best->last_speedup, best->setting)
                                   : where + "no method is faster than dense. ";
   }
-  return text + (wrong == 0 ? fmt::format("All elements of {} cases were right.", results.size())
+  return text + (wrong == 0 ? fmt::format("All elements of {} case{} were right.", results.size(),
+                                          results.size() == 1 ? "" : "s")
                             : fmt::format("{} elements were WRONG: see the cases below.", wrong));
 }
 
@@ -104,7 +106,7 @@ void write_sweep_page(std::filesystem::path const& file, collective_kind collect
   sweep.body = collective == collective_kind::all_reduce ? averaging_body : raw_body;
   sweep.data = data_of(results);
   sweep.scripts = {embedded::sweep_js()};
-  sweep.facts = {{"Command", fmt::format("{}", fmt::join(command_line, " "))},
+  sweep.facts = {{"Command", command_text(command_line)},
                  {"Date", fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(std::time(nullptr)))}};
   write_page(file, sweep);
 }

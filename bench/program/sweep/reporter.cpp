@@ -10,6 +10,31 @@
 #include "program/sweep/pictures.hpp"
 
 namespace gradwire::program::sweep {
+namespace {
+
+// Why it is no results.jsonl of a sweep; empty when it is one, or not there.
+std::string foreign(std::filesystem::path const& file) {
+  if (!std::filesystem::exists(file)) return {};
+  try {
+    for (record const& line : read_json_lines(file)) {
+      std::string const event = line.at("event").get<std::string>();
+      if (event != "case" && event != "skipped") return fmt::format("it has a record of '{}'", event);
+    }
+  } catch (std::exception const& failure) {
+    return failure.what();
+  }
+  return {};
+}
+
+// An earlier sweep's results may be replaced; those of another experiment may not.
+void refuse_others(std::filesystem::path const& file) {
+  if (std::string const why = foreign(file); !why.empty()) {
+    throw program_error{
+        fmt::format("'{}' was not written by gradwire sweep ({}): name another --out", file.string(), why)};
+  }
+}
+
+}  // namespace
 
 sweep_reporter::sweep_reporter(output_options const& output, std::string const& json, std::filesystem::path const& out,
                                sweep_plan const& plan, std::size_t cases)
@@ -21,7 +46,7 @@ sweep_reporter::sweep_reporter(output_options const& output, std::string const& 
       type_{plan.options.type} {
   if (out.empty()) return;
   out_.emplace(out);
-  out_lines_.emplace((*out_ / "results.jsonl").string());
+  refuse_others(*out_ / "results.jsonl");
 }
 
 void sweep_reporter::begin_sweep() {
@@ -36,8 +61,12 @@ void sweep_reporter::begin_world(std::string_view transport, std::size_t ranks) 
 }
 
 void sweep_reporter::write(record const& line) {
+  progress_.clear();  // records may go to the same terminal
   json_.write(line);
-  if (out_lines_) out_lines_->write(line);
+  if (!out_) return;
+  // Only now: until there is something new, an earlier sweep's results stay.
+  if (!out_lines_) out_lines_.emplace((*out_ / "results.jsonl").string());
+  out_lines_->write(line);
 }
 
 void sweep_reporter::keep(case_result const& result) {

@@ -146,7 +146,7 @@
     gw.html('tbody', {}, ...rows));
   const named = (spec) => {
     const index = specs.indexOf(spec);
-    return gw.html('td', {class: 'arm wide', style: 'white-space: nowrap'}, gw.swatch(index, index === baseline), spec);
+    return gw.html('td', {class: 'arm wide', 'data-swatch': index}, gw.swatch(index, index === baseline), spec);
   };
   const even_table = () => table(
     [['method', ''], ['reduction', ''], ['faster than dense from', 'num'], ['at best, times as fast', 'num'],

@@ -136,6 +136,7 @@ exit_code run_launched(sweep_options const& options, sweep_plan const& plan, con
     if (!part) reporter->begin_sweep();
   }
   auto const comm = join_world(place);
+  abort_on_interrupt const watch{*comm};
   measure_world(*comm, plan, reporter ? &*reporter : nullptr);
   return reporter && !part ? reporter->finish(ctx.arguments) : exit_code::done;
 }
@@ -144,11 +145,18 @@ exit_code run_processes(sweep_options const& options, world const& where, sweep_
   temporary_directory const folder;
   auto const records = folder / "records.jsonl";  // rank 0 leaves them there
   write_file(records, "");                        // it may end before its first one
+  // As they come: this process may be ended at any time, and what is finished is to be kept.
+  std::size_t taken = 0;
+  std::uintmax_t seen = 0;
   auto const collect = [&] {
-    for (record const& line : read_json_lines(records)) reporter.take(line);
+    std::uintmax_t const size = std::filesystem::file_size(records);
+    if (size == std::exchange(seen, size)) return;
+    auto const lines = read_json_lines(records);
+    while (taken < lines.size()) reporter.take(lines[taken++]);
   };
   try {
-    exit_code const status = launch_ranks(part_arguments(options, where.transport->name, records), where.ranks);
+    exit_code const status =
+        launch_ranks(part_arguments(options, where.transport->name, records), where.ranks, collect);
     collect();
     return status;
   } catch (program_error const&) {  // a rank died, or Ctrl-C: what is finished is kept
@@ -159,13 +167,27 @@ exit_code run_processes(sweep_options const& options, world const& where, sweep_
 
 void run_threads(sweep_options const& options, world const& where, sweep_plan const& plan, sweep_reporter& reporter) {
   where.transport->run(
-      where.ranks, [&](communicator& comm) { measure_world(comm, plan, comm.rank() == 0 ? &reporter : nullptr); },
+      where.ranks,
+      [&](communicator& comm) {
+        bool const first = comm.rank() == 0;
+        std::optional<abort_on_interrupt> watch;  // one for the group
+        if (first) watch.emplace(comm);
+        measure_world(comm, plan, first ? &reporter : nullptr);
+      },
       std::chrono::milliseconds{options.timeout_ms});
+}
+
+void say_interrupted(sweep_options const& options, std::size_t finished, std::size_t cases) {
+  std::string file = options.output.json == "-" ? "" : options.output.json;
+  if (!options.out.empty()) file = (std::filesystem::path{options.out} / "results.jsonl").string();
+  std::string const kept = file.empty() || finished == 0 ? "" : " and kept in " + file;
+  print_error(fmt::format("interrupted; {} of {} cases are finished{}", finished, cases, kept));
 }
 
 exit_code run_here(sweep_options const& options, sweep_plan const& plan, context const& ctx) {
   auto const worlds = worlds_of(options);
-  sweep_reporter reporter{options.output, options.output.json, options.out, plan, plan.cases() * worlds.size()};
+  std::size_t const cases = plan.cases() * worlds.size();
+  sweep_reporter reporter{options.output, options.output.json, options.out, plan, cases};
   reporter.begin_sweep();
   try {
     for (world const& where : worlds) {
@@ -180,6 +202,7 @@ exit_code run_here(sweep_options const& options, sweep_plan const& plan, context
     }
   } catch (std::exception const&) {
     if (!reporter.results().empty()) static_cast<void>(reporter.finish(ctx.arguments));
+    if (interrupted()) say_interrupted(options, reporter.results().size(), cases);
     throw;
   }
   return reporter.finish(ctx.arguments);

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -10,9 +11,12 @@
 
 #include "program/common/console.hpp"
 #include "program/common/context.hpp"
+#include "program/common/interrupt.hpp"
 #include "program/common/json_lines.hpp"
+#include "program/common/numbers.hpp"
 #include "program/common/output_directory.hpp"
 #include "program/common/ranks.hpp"
+#include "program/train/checkpoint.hpp"
 #include "program/train/optimizer.hpp"
 #include "program/train/quadratic.hpp"
 #include "program/train/trainer.hpp"
@@ -52,22 +56,25 @@ void add_method_options(CLI::App& command, train_options& options) {
 
 void add_training_options(CLI::App& command, train_options& options) {
   train_config& config = options.config;
-  command.add_option("--steps", config.steps, "optimizer steps, in all")->type_name("N")->check(CLI::Range(1, 1 << 30));
+  command.add_option("--steps", config.steps, "optimizer steps, in all (defaults: below)")
+      ->type_name("N")
+      ->transform(whole_number(1, 1 << 30));
   command.add_option("--batch", config.batch, "samples a rank takes at a time")
       ->type_name("N")
-      ->check(CLI::Range(1, 1 << 20));
+      ->transform(whole_number(1, 1 << 20));
   command.add_option("--accumulate", config.accumulate, "batches that add up to one step")
       ->type_name("N")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1 << 20));
+      ->transform(whole_number(1, 1 << 20));
   command.add_option("--lr", config.lr, "learning rate")->type_name("X");
   command.add_option("--optimizer", config.optimizer, "sgd, momentum (0.9) or adam")->type_name("NAME");
   command.add_option("--seed", config.seed, "of weights, data order, noise and stochastic rounding")
       ->type_name("K")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->transform(whole_number());
   command.add_option("--eval-every", config.eval_every, "steps between evaluations (and checkpoints)")
       ->type_name("N")
-      ->check(CLI::Range(1, 1 << 30));
+      ->transform(whole_number(1, 1 << 30));
 }
 
 void add_file_options(CLI::App& command, train_options& options) {
@@ -98,7 +105,9 @@ void complete(train_options& options, bool lr_given) {
   fill(config.eval_every, std::min(presets.eval_every, config.steps));
   fill(config.optimizer, presets.optimizer);
   if (!lr_given) config.lr = presets.lr;
-  if (!(config.lr > 0) || !std::isfinite(config.lr)) throw program_error{"--lr must be a positive number"};
+  if (!(config.lr > 0) || !std::isfinite(config.lr)) {
+    throw program_error{fmt::format("--lr {} is not a positive number: use one such as {}", config.lr, presets.lr)};
+  }
   if (!options.world.ranks_given) options.world.ranks = presets.ranks;
   auto const launch = detect_launch();
   config.world = launch ? launch->world : options.world.ranks;
@@ -108,8 +117,44 @@ void complete(train_options& options, bool lr_given) {
   static_cast<void>(make_optimizer(config.optimizer, config.lr, {}));
 }
 
+// What complete() fills in, for --help.
+std::string defaults_table() {
+  table rows{{{"", align::left},
+              {"--ranks"},
+              {"--steps"},
+              {"--batch"},
+              {"--lr"},
+              {"--optimizer", align::left},
+              {"--eval-every"}}};
+  auto const add = [&](std::string const& name, workload_defaults const& preset) {
+    rows.add({"  " + name, std::to_string(preset.ranks), std::to_string(preset.steps), std::to_string(preset.batch),
+              fmt::format("{}", preset.lr), preset.optimizer, std::to_string(preset.eval_every)});
+  };
+  add("digits", defaults_of("digits", "mlp", ""));
+  add("text", defaults_of("text", "", ""));
+  for (std::string const& problem : quadratic_problem_names()) {
+    add("quadratic " + problem, defaults_of("quadratic", "", problem));
+  }
+  return rows.text();
+}
+
 void check_writable(std::string const& path) {
   if (!path.empty() && path != "-") json_lines{path, open_mode::append};
+}
+
+void say_interrupted(train_options const& options) {
+  std::vector<std::string> files;
+  for (std::string const& file : {options.files.metrics, options.output.json}) {
+    if (!file.empty() && file != "-") files.push_back(file);
+  }
+  std::string text = "interrupted";
+  if (!files.empty()) text += fmt::format("; the records so far are kept in {}", fmt::join(files, " and "));
+  if (std::filesystem::exists(checkpoint_file(options.files.checkpoint))) {
+    text += fmt::format("; the state of the last evaluation is kept in {}, --resume goes on", options.checkpoint);
+  } else if (files.empty()) {
+    text += "; nothing is kept (--metrics FILE keeps the records, --checkpoint DIR the state)";
+  }
+  print_error(text);
 }
 
 exit_code run_train(train_options& options, context const& ctx, bool lr_given) {
@@ -123,11 +168,16 @@ exit_code run_train(train_options& options, context const& ctx, bool lr_given) {
     check_writable(options.files.metrics);
     check_writable(options.output.json);
     check_writable(options.files.trace);
-    if (!options.checkpoint.empty()) directory.emplace(options.checkpoint);
+    if (!options.checkpoint.empty()) directory.emplace(options.checkpoint, "--checkpoint");
   }
-  return run_world(options.world, ctx, [&](communicator& comm) {
-    return train_rank(comm, options.config, make, options.files, options.output);
-  });
+  try {
+    return run_world(options.world, ctx, [&](communicator& comm) {
+      return train_rank(comm, options.config, make, options.files, options.output);
+    });
+  } catch (std::exception const&) {
+    if (interrupted() && !is_launched_rank()) say_interrupted(options);
+    throw;
+  }
 }
 
 }  // namespace
@@ -140,13 +190,13 @@ void add_train(CLI::App& app, context& ctx) {
   add_world_options(*command, options->world);
   add_training_options(*command, *options);
   add_file_options(*command, *options);
-  add_output_options(*command, options->output);
+  add_output_options(*command, options->output, "the records of --metrics");
   command->footer(
       "Data parallel: a step takes ranks × batch × accumulate samples, and all ranks end with equal parameters.\n"
       "Without a launcher it starts its own ranks on this machine; under torchrun, mpirun or srun it is one of them.\n"
       "Problems of --workload quadratic:\n" +
-      quadratic_problems() +
-      "\nExample: gradwire train --spec onebit+ef --ranks 4 --metrics run.jsonl --trace run.trace.json");
+      quadratic_problems() + "\nDefaults by workload:\n" + defaults_table() +
+      "Example: gradwire train --spec onebit+ef --ranks 4 --metrics run.jsonl --trace run.trace.json");
   command->callback([&ctx, options, command] {
     bool const lr_given = command->count("--lr") > 0;
     ctx.run = [&ctx, options, lr_given] { return run_train(*options, ctx, lr_given); };

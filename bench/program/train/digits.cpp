@@ -10,7 +10,6 @@
 
 #include "embedded/digits_csv_gz.hpp"
 #include "program/common/context.hpp"
-#include "program/common/json_lines.hpp"
 #include "program/train/sample_order.hpp"
 
 namespace gradwire::program {
@@ -21,6 +20,7 @@ constexpr std::size_t pixels = side * side;
 constexpr std::size_t classes = 10;
 constexpr int darkest = 16;
 constexpr std::size_t fewest_rows = 30;
+constexpr std::string_view gzip_mark = "\x1f\x8b";
 
 using digit_row = std::array<int, pixels + 1>;
 
@@ -117,6 +117,8 @@ class digits final : public workload {
     return loss;
   }
 
+  [[nodiscard]] std::uint32_t data_checksum() const override { return data_->checksum; }
+
   [[nodiscard]] std::vector<metric> evaluate() override {
     matrix const& logits = net_.forward(data_->test);
     return {{"accuracy", accuracy(logits, data_->test_labels)},
@@ -149,7 +151,12 @@ std::string gunzip(std::string_view bytes, std::string_view name) {
     status = inflate(&stream, Z_NO_FLUSH);
     text.append(reinterpret_cast<char const*>(piece.data()), piece.size() - stream.avail_out);
     if (status == Z_OK && stream.avail_in == 0 && stream.avail_out != 0) status = Z_BUF_ERROR;
+    // gzip files may be joined by joining their bytes.
+    if (status == Z_STREAM_END && bytes.substr(bytes.size() - stream.avail_in).starts_with(gzip_mark)) {
+      status = inflateReset(&stream);
+    }
   }
+  std::size_t const left = stream.avail_in;
   std::string const said = stream.msg == nullptr ? "" : stream.msg;
   inflateEnd(&stream);
   if (status == Z_BUF_ERROR) {
@@ -157,17 +164,22 @@ std::string gunzip(std::string_view bytes, std::string_view name) {
         fmt::format("{}: the gzip file is truncated after {} bytes: fetch it again", name, bytes.size())};
   }
   if (status != Z_STREAM_END) throw program_error{fmt::format("{}: the gzip file is damaged ({})", name, said)};
+  if (left != 0) {
+    throw program_error{fmt::format("{}: {} of {} bytes stand after the end of the gzip data: fetch it again", name,
+                                    left, bytes.size())};
+  }
   return text;
 }
 
 digits_data parse_digits(std::string_view bytes, std::string_view name) {
   std::string unpacked;
-  if (bytes.starts_with("\x1f\x8b")) {
+  if (bytes.starts_with(gzip_mark)) {
     unpacked = gunzip(bytes, name);
     bytes = unpacked;
   }
   std::vector<digit_row> const rows = parse_rows(bytes, name);
   digits_data data;
+  data.checksum = static_cast<std::uint32_t>(crc32_z(0, reinterpret_cast<Bytef const*>(bytes.data()), bytes.size()));
   auto const tests = static_cast<Eigen::Index>(rows.size() / 3);
   data.test.resize(tests, pixels);
   data.train.resize(static_cast<Eigen::Index>(rows.size()) - tests, pixels);
@@ -188,7 +200,7 @@ workload_factory load_digits(train_config const& config) {
   if (config.data.size() > 1) throw program_error{"--workload digits takes one --data file"};
   auto const data = std::make_shared<digits_data const>(
       config.data.empty() ? parse_digits(embedded::digits_csv_gz(), "digits.csv.gz")
-                          : parse_digits(read_file(config.data.front()), config.data.front()));
+                          : parse_digits(read_data(config.data.front()), config.data.front()));
   return [data, model = config.model, seed = config.seed](std::size_t) {
     return std::make_unique<digits>(data, model, seed);
   };

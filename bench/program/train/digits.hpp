@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +16,7 @@ struct digits_data {
   matrix test;
   std::vector<std::size_t> train_labels;
   std::vector<std::size_t> test_labels;
+  std::uint32_t checksum = 0;  //!< of the rows, unpacked
 };
 
 //! Parses rows of 64 pixels 0..16 and a label 0..9, separated by commas; gzip is recognised by its first bytes. Every
@@ -22,7 +24,8 @@ struct digits_data {
 //! is only centred). Throws program_error with `name`, the line and what is wrong.
 [[nodiscard]] digits_data parse_digits(std::string_view bytes, std::string_view name);
 
-//! The bytes behind gzip's wrapping. Throws program_error: truncated or damaged.
+//! The bytes behind gzip's wrapping, of all its members one after the other. Throws program_error: truncated, damaged,
+//! or followed by something else.
 [[nodiscard]] std::string gunzip(std::string_view bytes, std::string_view name);
 
 [[nodiscard]] workload_factory load_digits(train_config const& config);

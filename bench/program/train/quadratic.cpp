@@ -127,7 +127,12 @@ problem const& find_problem(std::string const& name) {
   auto const* const found =
       std::find_if(problems.begin(), problems.end(), [&](problem const& one) { return one.name == name; });
   if (found == problems.end()) {
-    throw program_error{fmt::format("--workload quadratic needs --problem: one of\n{}", quadratic_problems())};
+    std::vector<std::string_view> names;
+    for (problem const& one : problems) names.push_back(one.name);
+    throw program_error{fmt::format(
+        "{}: use one of {} (gradwire train --help says what they show)",
+        name.empty() ? "--workload quadratic needs --problem" : fmt::format("--problem '{}' is not known", name),
+        fmt::join(names, ", "))};
   }
   return *found;
 }
@@ -186,6 +191,12 @@ class quadratic final : public workload {
 };
 
 }  // namespace
+
+std::vector<std::string> quadratic_problem_names() {
+  std::vector<std::string> names;
+  for (problem const& one : problems) names.emplace_back(one.name);
+  return names;
+}
 
 std::string quadratic_problems() {
   std::string text;

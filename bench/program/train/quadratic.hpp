@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "program/train/workload.hpp"
 
@@ -12,6 +13,7 @@ namespace gradwire::program {
 [[nodiscard]] workload_factory load_quadratic(train_config const& config);
 [[nodiscard]] workload_defaults quadratic_defaults(std::string const& problem);
 
+[[nodiscard]] std::vector<std::string> quadratic_problem_names();
 //! "ce1: …" by line, for --help.
 [[nodiscard]] std::string quadratic_problems();
 

@@ -1,5 +1,7 @@
 #include "program/train/text.hpp"
 
+#include <zlib.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -10,7 +12,6 @@
 
 #include "embedded/pages.hpp"
 #include "program/common/context.hpp"
-#include "program/common/json_lines.hpp"
 #include "program/train/network.hpp"
 #include "program/train/random.hpp"
 
@@ -27,6 +28,7 @@ struct text_data {
   std::vector<unsigned char> codes;  // index into the alphabet, by position
   std::size_t alphabet = 0;
   std::size_t held_out = 0;  // from here on
+  std::uint32_t checksum = 0;
 };
 
 // The first nine tenths of every file, then the last tenths: so what is held out is like what was learnt.
@@ -47,6 +49,7 @@ text_data encode(std::vector<std::string> const& files, std::string_view name) {
   std::array<std::size_t, 256> code{};
   for (char const c : text) code[static_cast<unsigned char>(c)] = 1;
   text_data data;
+  data.checksum = static_cast<std::uint32_t>(crc32_z(0, reinterpret_cast<Bytef const*>(text.data()), text.size()));
   for (std::size_t& one : code) one = one == 0 ? 0 : data.alphabet++;
   data.codes.reserve(text.size());
   for (char const c : text) data.codes.push_back(static_cast<unsigned char>(code[static_cast<unsigned char>(c)]));
@@ -82,6 +85,8 @@ class text_model final : public workload {
     return loss;
   }
 
+  [[nodiscard]] std::uint32_t data_checksum() const override { return data_->checksum; }
+
   [[nodiscard]] std::vector<metric> evaluate() override {
     std::size_t const begin = data_->held_out - context_length;
     std::size_t const windows = data_->codes.size() - data_->held_out;
@@ -116,7 +121,7 @@ class text_model final : public workload {
 
 workload_factory load_text(train_config const& config) {
   std::vector<std::string> files;
-  for (std::string const& file : config.data) files.push_back(read_file(file));
+  for (std::string const& file : config.data) files.push_back(read_data(file));
   if (config.data.empty()) {
     std::istringstream pages{std::string{embedded::pages()}};
     for (std::string page; std::getline(pages, page, '\f');) files.push_back(page);

@@ -73,10 +73,14 @@ reducer_options options_of(train_config const& config, std::span<weight const> w
 }
 
 // The ranks of a launcher may have been started with different command lines.
-void require_equal(communicator& comm, train_config const& config) {
+void require_equal(communicator& comm, train_config const& config, train_files const& files,
+                   std::uint32_t data_checksum) {
   require_equal_configuration(comm, std::vector<config_field>{{"--workload", config.workload},
                                                               {"--model", config.model},
                                                               {"--problem", config.problem},
+                                                              {"--data", fmt::format("crc32 {:08x}", data_checksum)},
+                                                              {"--checkpoint", files.checkpoint.empty() ? "off" : "on"},
+                                                              {"--resume", files.resume ? "on" : "off"},
                                                               {"--steps", std::to_string(config.steps)},
                                                               {"--batch", std::to_string(config.batch)},
                                                               {"--accumulate", std::to_string(config.accumulate)},
@@ -112,16 +116,17 @@ std::uint32_t common_checksum(communicator& comm, std::span<weight const> weight
 
 class trainer {
  public:
-  trainer(communicator& comm, train_config const& config, workload_factory const& make, train_files const& files,
+  trainer(communicator& comm, train_config const& config, std::unique_ptr<workload> work, train_files const& files,
           output_options const& output)
       : comm_{comm},
         config_{config},
         files_{files},
         first_{comm.rank() == 0},
-        work_{make(comm.rank())},
+        work_{std::move(work)},
         reducer_{comm, parameters_of(work_->weights()), options_of(config, work_->weights(), !files.trace.empty())},
         optimizer_{make_optimizer(config.optimizer, config.lr, work_->weights())},
         people_{first_ ? output : output_options{.json = {}, .quiet = true}},
+        records_on_stdout_{output.json == "-"},
         bar_{first_ ? output : output_options{.json = {}, .quiet = true}, "train", config.steps} {
     for (std::size_t i = 0; i < work_->weights().size(); ++i) {
       gradients_.push_back(static_cast<float*>(reducer_.gradient(i + 1)));
@@ -181,10 +186,18 @@ class trainer {
     if (files_.resume) line["resumed_at"] = totals_.steps;
     log_->write(line);
     std::string const detail = config_.model + config_.problem;
-    people_.print("{}{}: {} parameters, {}, {} rank{} over {}, {} lr {}, batch {}, seed {}\n", config_.workload,
-                  detail.empty() ? "" : " " + detail, count, config_.spec, comm_.size(), comm_.size() == 1 ? "" : "s",
-                  comm_.transport(), config_.optimizer, config_.lr, config_.batch * config_.accumulate * comm_.size(),
+    people_.print("{}{}: {} parameter{}, {}, {} rank{} over {}, {} lr {}, batch {}, seed {}\n", config_.workload,
+                  detail.empty() ? "" : " " + detail, count, count == 1 ? "" : "s", config_.spec, comm_.size(),
+                  comm_.size() == 1 ? "" : "s", comm_.transport(), config_.optimizer, config_.lr, batch_text(),
                   config_.seed);
+  }
+
+  // "4 x 16 = 64": ranks, batches that add up, samples.
+  [[nodiscard]] std::string batch_text() const {
+    std::string factors = comm_.size() == 1 ? "" : fmt::format("{} x ", comm_.size());
+    if (config_.accumulate > 1) factors += fmt::format("{} x ", config_.accumulate);
+    std::size_t const all = config_.batch * config_.accumulate * comm_.size();
+    return factors.empty() ? fmt::format("{}", all) : fmt::format("{}{} = {}", factors, config_.batch, all);
   }
 
   // Forward and backward over all micro-batches; the last one sends gradients while it goes on.
@@ -245,6 +258,7 @@ class trainer {
     seconds_ += seconds;
     loss_ = loss;
     if (!first_) return;
+    clear_for_records();
     log_->write({{"event", "step"},
                  {"step", totals_.steps},
                  {"loss", loss},
@@ -258,9 +272,12 @@ class trainer {
   void evaluate() {
     if (!first_) return;
     std::string shown;
+    clear_for_records();
     for (metric const& one : work_->evaluate()) {
       log_->write({{"event", "eval"}, {"step", totals_.steps}, {"metric", one.name}, {"value", one.value}});
-      shown += fmt::format("  {} {:<9.4g}", one.name, one.value);
+      std::string name = one.name;
+      std::replace(name.begin(), name.end(), '_', ' ');
+      shown += fmt::format("  {} {:<9.4g}", name, one.value);
     }
     bar_.clear();
     people_.print("step {:>6}  loss {:<9.4g}{}\n", totals_.steps, loss_, shown);
@@ -268,8 +285,8 @@ class trainer {
 
   exit_code end() {
     std::uint32_t const sum = common_checksum(comm_, work_->weights());
-    if (first_ && !files_.trace.empty()) reducer_.write_timeline(files_.trace);
     if (first_) {
+      clear_for_records();
       log_->write({{"event", "end"},
                    {"steps", totals_.steps},
                    {"seconds", totals_.seconds},
@@ -279,19 +296,30 @@ class trainer {
                    {"status", diverged_ ? "diverged" : "ok"}});
       bar_.clear();
       say_how_it_ended();
+      if (!files_.trace.empty()) reducer_.write_timeline(files_.trace);  // last: it may fail, and the run is done
     }
     return diverged_ ? exit_code::no : exit_code::done;
   }
 
+  // Records may go to the terminal that has the bar.
+  void clear_for_records() {
+    if (records_on_stdout_) bar_.clear();
+  }
+
   void say_how_it_ended() {
+    if (resumed_at_ > 0 && resumed_at_ >= config_.steps) {
+      people_.print("nothing was left to do: the checkpoint in {} is at step {}, and --steps is {}\n",
+                    files_.checkpoint.string(), resumed_at_, config_.steps);
+      return;
+    }
     if (diverged_) {
       people_.print("diverged at step {}: {}; try a smaller --lr, or +ef on the spec\n", totals_.steps,
                     std::isfinite(loss_) ? "the parameters ran away" : "loss or gradients are not finite");
       return;
     }
     auto const steps_here = static_cast<double>(std::max<std::size_t>(1, totals_.steps - resumed_at_));
-    people_.print("{} steps in {}, {} a step, of which {:.0f} % waiting for communication\n", totals_.steps,
-                  format_seconds(totals_.seconds), format_seconds(seconds_ / steps_here),
+    people_.print("{} step{} in {}, {} a step, of which {:.0f} % waiting for communication\n", totals_.steps,
+                  totals_.steps == 1 ? "" : "s", format_seconds(totals_.seconds), format_seconds(seconds_ / steps_here),
                   seconds_ > 0 ? 100 * exposed_seconds_ / seconds_ : 0);
     if (totals_.wire_bytes > 0) {
       people_.print("rank 0 sent {} instead of {}: {:.3g} times less\n", format_bytes(totals_.wire_bytes),
@@ -307,6 +335,7 @@ class trainer {
   reducer reducer_;
   std::unique_ptr<optimizer> optimizer_;
   console people_;
+  bool records_on_stdout_;
   progress bar_;
   std::unique_ptr<metrics_log> log_;
   std::vector<float*> gradients_;
@@ -322,8 +351,9 @@ class trainer {
 
 exit_code train_rank(communicator& comm, train_config const& config, workload_factory const& make,
                      train_files const& files, output_options const& output) {
-  require_equal(comm, config);
-  return trainer{comm, config, make, files, output}.run();
+  auto work = make(comm.rank());
+  require_equal(comm, config, files, work->data_checksum());
+  return trainer{comm, config, std::move(work), files, output}.run();
 }
 
 }  // namespace gradwire::program

@@ -1,8 +1,12 @@
 #include "program/train/workload.hpp"
 
+#include <filesystem>
+#include <system_error>
+
 #include <fmt/format.h>
 
 #include "program/common/context.hpp"
+#include "program/common/json_lines.hpp"
 #include "program/train/digits.hpp"
 #include "program/train/quadratic.hpp"
 #include "program/train/text.hpp"
@@ -15,6 +19,19 @@ namespace {
 }
 
 }  // namespace
+
+std::string read_data(std::string const& file) {
+  std::error_code missing;
+  auto const kind = std::filesystem::status(file, missing).type();
+  if (!missing && kind != std::filesystem::file_type::regular) {
+    throw program_error{fmt::format("--data '{}' is {}, not a regular file: every rank reads it from its beginning",
+                                    file,
+                                    kind == std::filesystem::file_type::directory ? "a directory"
+                                    : kind == std::filesystem::file_type::fifo    ? "a pipe"
+                                                                                  : "a device or socket")};
+  }
+  return read_file(file);
+}
 
 workload_factory load_workload(train_config const& config) {
   if (config.workload == "digits") return load_digits(config);

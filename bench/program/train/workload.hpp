@@ -42,6 +42,8 @@ class workload {
   //! Forward and backward over `count` samples, the global ones from `first` on (all ranks number the same sequence).
   //! Returns the mean loss.
   virtual double forward_backward(std::size_t first, std::size_t count, gradient_sink const& sink) = 0;
+  //! Of the training data; equal for every rank of a run. 0 where there are none.
+  [[nodiscard]] virtual std::uint32_t data_checksum() const { return 0; }
   //! The metrics of the weights as they are; the first one is the workload's own. Not collective.
   [[nodiscard]] virtual std::vector<metric> evaluate() = 0;
   //! After the optimizer: back into the feasible set, where there is one.
@@ -82,6 +84,10 @@ struct train_config {
 
 //! Makes rank `rank`'s part. Data are loaded once and shared by the ranks of a process.
 using workload_factory = std::function<std::unique_ptr<workload>(std::size_t rank)>;
+
+//! The bytes of a --data file. Throws program_error: it cannot be read (why), or is no regular file, which not every
+//! rank could read from its beginning.
+[[nodiscard]] std::string read_data(std::string const& file);
 
 //! Loads and checks the data. Throws program_error that names file, line and what is wrong.
 [[nodiscard]] workload_factory load_workload(train_config const& config);
