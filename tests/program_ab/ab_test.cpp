@@ -200,7 +200,7 @@ TEST_F(Ab, RefusesWhatCannotBeAnExperiment) {
 TEST_F(Ab, RefusesSpecsAndOptionsThatTheBuiltInTrainingCannotHave) {
   EXPECT_EQ(end_of(start({"--arm", "twobit"}, {})), 2);
   EXPECT_TRUE(said("twobit")) << out();
-  EXPECT_EQ(end_of(start({"--arm", "none", "--seed", "3"}, {})), 2);
+  EXPECT_EQ(end_of(start({"--arm", "bf16", "--seed", "3"}, {})), 2);
   EXPECT_TRUE(said("--seed is filled in by ab")) << out();
 }
 
