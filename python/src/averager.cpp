@@ -211,8 +211,9 @@ void bind_averager(nb::module_& module) {
              std::vector<std::string> const& rules, std::size_t min_numel, std::uint64_t seed, bool timeline) {
             expects(names.size() == shapes.size() && names.size() == types.size(),
                     "Averager: names, shapes and dtypes must have one entry for each parameter");
-            new (self) averager{comm, {std::move(names), std::move(shapes), std::move(types)}, method, rules, min_numel,
-                                seed, timeline};
+            new (self) averager{
+                comm,    {std::move(names), std::move(shapes), std::move(types)}, method, rules, min_numel, seed,
+                timeline};
           },
           "comm"_a, "names"_a, "shapes"_a, "dtypes"_a, "spec"_a, "rules"_a, "min_numel"_a, "seed"_a, "timeline"_a,
           nb::keep_alive<1, 2>())
