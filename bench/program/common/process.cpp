@@ -31,12 +31,13 @@ std::vector<std::string> merged_environment(process_options const& options) {
     for (auto const& pair : options.environment) keep = keep && !replaced(pair);
     if (keep) result.emplace_back(text);
   }
-  for (auto const& [name, value] : options.environment) result.push_back(name + "=" + value);
+  for (auto const& [name, value] : options.environment) result.push_back(fmt::format("{}={}", name, value));
   return result;
 }
 
 std::vector<char*> pointers(std::vector<std::string>& texts) {
   std::vector<char*> result;
+  result.reserve(texts.size() + 1);
   for (std::string& text : texts) result.push_back(text.data());
   result.push_back(nullptr);
   return result;
@@ -75,6 +76,7 @@ int open_for_append(std::filesystem::path const& path) {
 
 std::string process_end::text() const {
   if (!signalled) return fmt::format("exit status {}", value);
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): processes belong to the main thread
   return fmt::format("signal {} ({})", value, strsignal(value));
 }
 

@@ -83,7 +83,7 @@ class header_parser {
     expect(quote);
     auto const end = text_.find(quote, at_);
     if (end == std::string_view::npos) unreadable();
-    std::string const value{text_.substr(at_, end - at_)};
+    std::string value{text_.substr(at_, end - at_)};
     at_ = end + 1;
     return value;
   }

@@ -69,7 +69,9 @@ timing time_calls(communicator& comm, measure_options const& options, std::funct
   std::vector<double> all(iterations * comm.size());
   std::vector<std::size_t> const sizes(comm.size(), bytes);
   comm.all_gather(std::as_bytes(std::span{times}), std::as_writable_bytes(std::span{all}), sizes, {}).wait();
-  for (std::size_t i = 0; i < all.size(); ++i) times[i % iterations] = std::max(times[i % iterations], all[i]);
+  for (std::size_t begin = 0; begin < all.size(); begin += iterations) {
+    for (std::size_t i = 0; i < iterations; ++i) times[i] = std::max(times[i], all[begin + i]);
+  }
   return {iterations, percentile(times, 50), percentile(times, 99), interface_bytes};
 }
 
