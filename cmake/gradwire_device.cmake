@@ -39,8 +39,10 @@ if(GRADWIRE_HAS_CUDA)
   # No contraction, as on the host: the bytes must be the same.
   target_compile_options(gradwire_cuda_flags INTERFACE
                          --fmad=false --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra,-ffp-contract=off)
+  # A kernel that keeps registers in memory reads and writes more than it has to.
   if(GRADWIRE_WERROR)
-    target_compile_options(gradwire_cuda_flags INTERFACE -Werror=all-warnings)
+    target_compile_options(gradwire_cuda_flags INTERFACE -Werror=all-warnings
+                           -Xptxas=--warn-on-spills,--warn-on-local-memory-usage,--warning-as-error)
   endif()
   gradwire_device_sources(device_sources)
   add_library(gradwire_device OBJECT ${device_sources})

@@ -26,13 +26,32 @@ __device__ inline void copy_units(std::byte* to, std::byte const* from) {
   for (unsigned at = 0; at < Bytes; at += Unit) std::memcpy(to + at, from + at, Unit);
 }
 
+// A copy of 16 bytes into an array of shorter elements would be taken apart by the compiler; an access of this type is
+// not.
+using vector = uint4;
+
+// One store whatever surrounds it: nvcc 13 made one of the aligned and the unaligned way, which write the same words.
+// (The instruction has not run on a GPU yet.)
+__device__ inline void store_vector(void* to, vector const& value) {
+#if defined(__CUDA_ARCH__)
+  asm volatile("st.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(value.x), "r"(value.y), "r"(value.z), "r"(value.w)
+               : "memory");
+#else
+  *static_cast<vector*>(to) = value;
+#endif
+}
+
 //! `Bytes` bytes, a multiple of 16, from memory of any alignment.
 template <unsigned Bytes>
 __device__ inline void load(void* to, void const* from) {
   auto* const target = static_cast<std::byte*>(to);
   auto const address = reinterpret_cast<std::uintptr_t>(from);
   if (address % 16 == 0) {
-    copy_units<16, Bytes>(target, static_cast<std::byte const*>(__builtin_assume_aligned(from, 16)));
+#pragma unroll
+    for (unsigned i = 0; i < Bytes / 16; ++i) {
+      vector const loaded = static_cast<vector const*>(from)[i];
+      std::memcpy(target + 16 * i, &loaded, 16);
+    }
   } else if (address % 4 == 0) {
     copy_units<4, Bytes>(target, static_cast<std::byte const*>(__builtin_assume_aligned(from, 4)));
   } else if (address % 2 == 0) {
@@ -48,7 +67,12 @@ __device__ inline void store(void* to, void const* from) {
   auto const* const source = static_cast<std::byte const*>(from);
   auto const address = reinterpret_cast<std::uintptr_t>(to);
   if (address % 16 == 0) {
-    copy_units<16, Bytes>(static_cast<std::byte*>(__builtin_assume_aligned(to, 16)), source);
+#pragma unroll
+    for (unsigned i = 0; i < Bytes / 16; ++i) {
+      vector stored;
+      std::memcpy(&stored, source + 16 * i, 16);
+      store_vector(static_cast<std::byte*>(to) + 16 * i, stored);
+    }
   } else if (address % 4 == 0) {
     copy_units<4, Bytes>(static_cast<std::byte*>(__builtin_assume_aligned(to, 4)), source);
   } else if (address % 2 == 0) {

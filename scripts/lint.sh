@@ -6,9 +6,9 @@ cd "$(dirname "$0")/.."
 tree=$1
 status=0
 
-mapfile -t sources < <(git ls-files '*.cpp' '*.hpp')
+mapfile -t sources < <(git ls-files '*.cpp' '*.hpp' '*.cu' '*.cuh')
 if ! clang-format-14 --dry-run -Werror "${sources[@]}"; then
-  echo "lint: formatting differs; mend with: clang-format-14 -i \$(git ls-files '*.cpp' '*.hpp')" >&2
+  echo "lint: formatting differs; mend with: clang-format-14 -i \$(git ls-files '*.cpp' '*.hpp' '*.cu' '*.cuh')" >&2
   status=1
 fi
 

@@ -90,7 +90,9 @@ struct codec_functions {
   using encode_with_feedback_fn = void (*)(exec const&, param_values const&, const_elements grad, float* residual,
                                            std::span<segment const>, random_key, std::byte* payload);
   //! decode: out = scale·D(payload), rounded to out.type. decode_add: out = out + scale·D(payload) in f32, rounded
-  //! once. Reads nothing past the payload; throws errc::corrupt_payload where bytes cannot have come from encode.
+  //! once. Reads nothing past the payload; throws errc::corrupt_payload where bytes cannot have come from encode. On
+  //! CUDA the damaged block (its segment where the granule is the segment) becomes NaN, and the error is thrown by
+  //! synchronize() of the stream or by a wait of the host for an event recorded on it.
   using decode_fn = void (*)(exec const&, param_values const&, std::byte const* payload, std::span<segment const>,
                              elements out, float scale);
   //! c = scale·(D(payloads[0]) + D(payloads[1]) + …) + residual, summed in f32 in that order; payload = Q(c);

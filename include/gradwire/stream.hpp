@@ -25,6 +25,8 @@ inline constexpr std::chrono::milliseconds no_timeout = std::chrono::millisecond
 
 //! A point in a stream. A default-constructed event counts as reached. Copies share the same point.
 //! If a task before the point failed, the point carries that failure: whoever waits for it, host or stream, gets it.
+//! On a CUDA stream what can fail is a kernel that meets a damaged payload; the host learns of it, other CUDA streams
+//! do not, and a host failure does not reach a CUDA stream that waits for it.
 class event {
  public:
   //! Sets the point behind everything enqueued on `stream` so far. Does not block (on the null stream the point is

@@ -57,6 +57,9 @@ TEST_F(Codec, RefusesSegmentsThatBeginBesideTheGranule) {
 }
 
 TEST_F(Codec, IsUnsupportedOnADeviceItHasNoFunctionsFor) {
+  codec_entry without = bf16.entry();
+  without.cuda = nullptr;
+  codec const bf16{without, {}};
   exec on;
   on.kind = device_kind::cuda;
   std::span const one{&whole, 1};

@@ -27,10 +27,11 @@ struct dim3 {
   unsigned x = 1, y = 1, z = 1;
   constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x{x_}, y{y_}, z{z_} {}
 };
-struct alignas(16) uint4 {
+// nvcc lets these reach into arrays of any type.
+struct [[gnu::may_alias]] alignas(16) uint4 {
   unsigned x, y, z, w;
 };
-struct alignas(16) float4 {
+struct [[gnu::may_alias]] alignas(16) float4 {
   float x, y, z, w;
 };
 
