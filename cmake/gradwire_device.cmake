@@ -1,6 +1,6 @@
 # What differs between builds with CUDA and without: the codecs' table, core/cuda and the kernels. libgradwire takes one
 # of the two; tests/cuda_sim compiles the CUDA one once more, against simulated devices.
-set(GRADWIRE_CUDA AUTO CACHE STRING "CUDA kernels: ON, OFF, or AUTO (where nvcc is found)")
+set(GRADWIRE_CUDA OFF CACHE STRING "CUDA kernels: ON, OFF, or AUTO (where nvcc is found)")
 set_property(CACHE GRADWIRE_CUDA PROPERTY STRINGS AUTO ON OFF)
 
 set(GRADWIRE_HAS_CUDA OFF)

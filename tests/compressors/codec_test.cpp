@@ -59,17 +59,18 @@ TEST_F(Codec, RefusesSegmentsThatBeginBesideTheGranule) {
 TEST_F(Codec, IsUnsupportedOnADeviceItHasNoFunctionsFor) {
   codec_entry without = bf16.entry();
   without.cuda = nullptr;
-  codec const bf16{without, {}};
+  codec const cpu_only{without, {}};
   exec on;
   on.kind = device_kind::cuda;
   std::span const one{&whole, 1};
   std::byte const* const source = payload.data();
   auto const text = "bf16 has no CUDA";
-  fails(errc::unsupported, text, [&] { bf16.encode(on, {x.data()}, one, {}, payload); });
-  fails(errc::unsupported, text, [&] { bf16.encode_with_feedback(on, {x.data()}, residual.data(), one, {}, payload); });
-  fails(errc::unsupported, text, [&] { bf16.decode(on, payload, one, {x.data()}); });
-  fails(errc::unsupported, text, [&] { bf16.decode_add(on, payload, one, {x.data()}); });
-  fails(errc::unsupported, text, [&] { bf16.reduce_encode(on, {&source, 1}, 1, nullptr, one, {}, payload); });
+  fails(errc::unsupported, text, [&] { cpu_only.encode(on, {x.data()}, one, {}, payload); });
+  fails(errc::unsupported, text,
+        [&] { cpu_only.encode_with_feedback(on, {x.data()}, residual.data(), one, {}, payload); });
+  fails(errc::unsupported, text, [&] { cpu_only.decode(on, payload, one, {x.data()}); });
+  fails(errc::unsupported, text, [&] { cpu_only.decode_add(on, payload, one, {x.data()}); });
+  fails(errc::unsupported, text, [&] { cpu_only.reduce_encode(on, {&source, 1}, 1, nullptr, one, {}, payload); });
 }
 
 TEST_F(Codec, RunsInOrderOnAHostStreamAndReportsItsFailureThere) {
