@@ -45,15 +45,14 @@ class gloo_store final : public gloo::rendezvous::Store {
   void wait(std::vector<std::string> const& keys, milliseconds const&) override { wait(keys); }
 
  private:
-  // Gloo's keys are ranks; what they publish is where they listen.
+  // Keys are ranks, Gloo's and ours.
   std::string find(std::string const& rank) {
     try {
       return board_.wait_for(prefix_ + rank, deadline_);
     } catch (error const& why) {
       if (why.code() != errc::timeout) throw;
-      throw error{errc::timeout, "rank " + rank +
-                                     " of this group did not say in time where it listens: it is stopped, "
-                                     "or very slow to start"};
+      throw error{errc::timeout,
+                  "rank " + rank + " of this group did not connect in time: it is stopped, or very slow to start"};
     }
   }
 
@@ -152,6 +151,10 @@ class gloo_communicator final : public host_communicator {
         made->setTimeout(timeout());
         ways_[way] = made;
       }
+      // A rank that is through could leave before its peers are, and take their connections with it.
+      gloo_store through{*node_.shared, group_ + "/through", deadline};
+      through.set(std::to_string(rank()), {});
+      for (std::size_t r = 0; r < size(); ++r) through.wait({std::to_string(r)});
     } catch (error const& why) {
       throw error{why.code(), "connecting the ranks: " + std::string{why.what()}};
     } catch (std::exception const& why) {
