@@ -140,8 +140,10 @@ void require_equal_configuration(communicator& comm, std::span<config_field cons
   if (std::all_of(all.begin(), all.end(), [&](auto const& theirs) { return theirs == all[0]; })) return;
 
   std::vector<std::size_t> sizes;
+  sizes.reserve(all.size());
   for (auto const& theirs : all) sizes.push_back(theirs.size);
   std::vector<std::vector<config_field>> ranks;
+  ranks.reserve(all.size());
   for (auto const& text : gather_texts(comm, own, sizes)) ranks.push_back(parse(text));
   throw_mismatch(ranks);
 }

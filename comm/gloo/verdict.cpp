@@ -96,7 +96,7 @@ error verdict::find(ending how, std::string const& operation, std::string const&
       },
       deadline);
   if (known().empty()) {
-    auto const own = judge(look(), operation, detail);
+    auto own = judge(look(), operation, detail);
     try {
       board_->publish(key("verdict") + "first", to_text(own));
       board_->wait_until([&] { return !known().empty(); }, board::clock::now() + patience);

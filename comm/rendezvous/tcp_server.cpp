@@ -31,7 +31,7 @@ std::string host_name() {
 
 // Asks whoever listens there who it is.
 std::string name_holder(host_and_port const& where) {
-  std::string const other = "another program";
+  std::string other = "another program";
   try {
     auto const socket = connect_to(where, 1s);
     if (!socket.valid()) return other;

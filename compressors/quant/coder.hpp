@@ -220,8 +220,8 @@ class coder {
     write_header(found.low(), found.high(), to);
     grid const g = make_grid(found.low(), found.high(), set_.is_centred, set_.top);
     to += header_bytes(set_.scale);
-    // The fast loops leave the factor out.
-    if (g.factor == 1.0f) {
+    // The fast loops leave the factor out; Loops may be the reference itself.
+    if (g.factor == 1.0f) {  // NOLINT(bugprone-branch-clone)
       encode_codes<Loops>(values, block, key, g, to, end, residual, next);
     } else {
       encode_codes<reference_loops>(values, block, key, g, to, end, residual, next);
@@ -270,7 +270,7 @@ class coder {
               float* x) const {
     grid const& g = block.levels;
     std::byte const* const codes = block.codes + code_bytes(at, set_.bits);
-    // The fast loops leave the factor out.
+    // The fast loops leave the factor out; Loops may be the reference itself. NOLINTNEXTLINE(bugprone-branch-clone)
     g.factor == 1.0f ? levels_by<Loops, Add>(codes, end, count, g, scale, x)
                      : levels_by<reference_loops, Add>(codes, end, count, g, scale, x);
   }
