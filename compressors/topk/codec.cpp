@@ -69,6 +69,7 @@ void encode_one(layout const& shape, std::vector<float> const& x, std::byte* pay
   order.erase(last, order.end());
   std::sort(order.begin(), order.end());
   std::vector<float> values;
+  values.reserve(order.size());
   for (std::size_t const index : order) values.push_back(x[index]);
   write_payload(shape, payload, order, values);
 }

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +11,14 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "build" / "gradwire"
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--rdzv-backend", "c10d",
-            "--rdzv-endpoint", "localhost:0"]
+
+def torchrun():
+    # Not by a rendezvous, which wants this machine's name to resolve.
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    return [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-addr", "127.0.0.1",
+            "--master-port", str(port)]
 
 
 def run(*command, **options):
@@ -21,7 +28,7 @@ def run(*command, **options):
 
 
 def test_digits_learns_and_writes_the_records_of_the_contract(tmp_path):
-    out = run(*TORCHRUN, "examples/pytorch/digits.py", "--metrics", str(tmp_path / "m"))
+    out = run(*torchrun(), "examples/pytorch/digits.py", "--metrics", str(tmp_path / "m"))
     assert "times fewer bytes" in out
     records = [json.loads(line) for line in (tmp_path / "m").read_text().splitlines()]
     assert records[0]["event"] == "start" and records[0]["world"] == 2 and records[0]["spec"] == "onebit+ef"
@@ -36,7 +43,7 @@ def test_digits_learns_and_writes_the_records_of_the_contract(tmp_path):
 def test_a_script_is_an_arm(tmp_path):
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     run(str(PROGRAM), "ab", "--arm", "none", "--arm", "bf16", "--seeds", "2", "--margin", "0.05", "--out",
-        str(tmp_path / "ab"), "--", *TORCHRUN, "examples/pytorch/digits.py", "--epochs", "2", "--spec", "{spec}",
+        str(tmp_path / "ab"), "--", *torchrun(), "examples/pytorch/digits.py", "--epochs", "2", "--spec", "{spec}",
         "--seed", "{seed}", "--metrics", "{metrics}", env=environment)
     records = [json.loads(line) for line in (tmp_path / "ab" / "results.jsonl").read_text().splitlines()]
     verdicts = {each["arm"]: each for each in records if each["event"] == "verdict"}
