@@ -238,7 +238,7 @@ event bucket_averager::average(elements memory, std::span<bucket_slot const> slo
       for (std::size_t b = 0; b < impl_->next; ++b) all.emplace_back(impl_->handed[b]->parts);
       point = impl_->pipeline->finish(std::move(all), impl_->totals.steps);
     }
-    event const result = impl_->watch(point, static_cast<int>(collectives + 1) * impl_->comm.timeout(), last);
+    event result = impl_->watch(point, static_cast<int>(collectives + 1) * impl_->comm.timeout(), last);
     if (last) impl_->end_step();
     return result;
   } catch (...) {

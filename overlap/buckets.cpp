@@ -40,6 +40,7 @@ std::vector<std::vector<std::size_t>> plan_buckets(std::span<bucket_item const> 
   std::sort(closed.begin(), closed.end(), [](auto const& a, auto const& b) { return a.last < b.last; });
 
   std::vector<std::vector<std::size_t>> result;
+  result.reserve(closed.size());
   for (closed_bucket& each : closed) result.push_back(std::move(each.members));
   return result;
 }
@@ -102,6 +103,7 @@ std::vector<bucket> make_buckets(communicator& comm, model const& of, std::span<
                 .chunks = {},
                 .pending = members.size()};
     std::vector<segment> segments;
+    segments.reserve(members.size());
     for (std::size_t const index : members) segments.push_back(of.whole(index));
     made.chunks = make_chunks(comm, of, segments, options);
     result.push_back(std::move(made));

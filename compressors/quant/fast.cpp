@@ -113,9 +113,12 @@ struct loops : gradwire::HWY_NAMESPACE::conversions {
   static std::size_t encode(float const* values, std::size_t count, grid const& g, unsigned mask,
                             std::uint16_t const* numbers, std::uint8_t* codes, float* residual, blocks::upcoming next) {
     // Nearly all blocks: with 8 bits 99 of 100, with 4 bits 9 of 10.
-    return Centred && g.top * g.unit == g.high
-               ? encode_by<Centred, Stochastic, Centred>(values, count, g, mask, numbers, codes, residual, next)
-               : encode_by<Centred, Stochastic, false>(values, count, g, mask, numbers, codes, residual, next);
+    if constexpr (Centred) {
+      if (g.top * g.unit == g.high) {
+        return encode_by<Centred, Stochastic, true>(values, count, g, mask, numbers, codes, residual, next);
+      }
+    }
+    return encode_by<Centred, Stochastic, false>(values, count, g, mask, numbers, codes, residual, next);
   }
 
   template <bool Centred, bool Stochastic, bool Exact>
@@ -159,7 +162,7 @@ struct loops : gradwire::HWY_NAMESPACE::conversions {
       packed = join_halves(hn::Repartition<std::uint16_t, byte_tag>{}, packed, used);
       packed = join_halves(hn::Repartition<std::uint32_t, byte_tag>{}, packed, 2 * used);
       packed = join_halves(hn::Repartition<std::uint64_t, byte_tag>{}, packed, 4 * used);
-      store_pieces(hn::TableLookupBytes(packed, table), 2 * bits, bytes - at, to + at, end);
+      store_pieces(hn::TableLookupBytes(packed, table), std::size_t{2} * bits, bytes - at, to + at, end);
       codes += width * 4;
     }
   }
