@@ -83,7 +83,7 @@ struct bucket_averager::impl {
   std::size_t next = 0;  // bucket of this step
   reducer_stats totals;
   mutable std::optional<overlap::pipeline> pipeline;
-  host_stream done{"gw-done"};  // its waits end when the streams of the pipeline have
+  std::optional<host_stream> done{std::in_place, "gw-done"};
 };
 
 void bucket_averager::impl::check_slots(elements memory, std::span<bucket_slot const> slots) const {
@@ -163,11 +163,12 @@ overlap::handed_bucket& bucket_averager::impl::take(elements memory, std::span<b
 // The point behind `point` at which a failure has been told to the other ranks.
 event bucket_averager::impl::watch(event const& point, std::chrono::milliseconds timeout, bool last) {
   auto const begin = overlap::timeline::clock::now();
-  enqueue(done.ref(), [=, shared = outcome, step = totals.steps] {
+  enqueue(done->ref(), [=, this, shared = outcome, step = totals.steps] {
     try {
       point.wait(timeout);
     } catch (...) {
       shared->fail(std::current_exception());
+      pipeline->quiesce(comm.timeout());  // whoever learns of it may free its buckets
       throw;
     }
     if (!last) return;
@@ -180,7 +181,7 @@ event bucket_averager::impl::watch(event const& point, std::chrono::milliseconds
     }
   });
   event result;
-  result.record(done.ref());
+  result.record(done->ref());
   return result;
 }
 
@@ -211,6 +212,7 @@ bucket_averager::~bucket_averager() {
     return impl_->in_step() || impl_->outcome->failure != nullptr;
   }();
   if (cut_short) impl_->comm.abort();
+  impl_->done.reset();
   impl_->pipeline.reset();
   std::scoped_lock const lock{impl_->outcome->comm_mutex};
   impl_->outcome->comm = nullptr;
@@ -218,9 +220,9 @@ bucket_averager::~bucket_averager() {
 
 event bucket_averager::average(elements memory, std::span<bucket_slot const> slots, bool last, stream_ref stream) {
   std::scoped_lock const lock{impl_->mutex};
-  impl_->rethrow_failure();
   impl_->check_slots(memory, slots);
   try {
+    impl_->rethrow_failure();
     overlap::handed_bucket& of = impl_->take(memory, slots);
     for (bucket_slot const& each : slots) impl_->seen_in_step[each.index] = true;
     event producer;
@@ -240,9 +242,11 @@ event bucket_averager::average(elements memory, std::span<bucket_slot const> slo
     }
     event result = impl_->watch(point, static_cast<int>(collectives + 1) * impl_->comm.timeout(), last);
     if (last) impl_->end_step();
+    impl_->rethrow_failure();  // of an earlier bucket: its quiesce() may not have seen this one
     return result;
   } catch (...) {
     impl_->outcome->fail(std::current_exception());
+    impl_->pipeline->quiesce(impl_->comm.timeout());
     throw;
   }
 }

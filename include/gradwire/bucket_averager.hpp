@@ -40,7 +40,8 @@ class bucket_averager {
   //! which `memory` holds the means, equal on all ranks. The memory must stay, untouched, until then. `slots` do not
   //! overlap; `last`: this bucket ends the step. Does not block, unless the bucket has another layout than that of this
   //! number in the step before. Throws errc::invalid_argument for slots that do not fit, and the failure of an earlier
-  //! bucket. A failure of this one comes out of the event, on every rank.
+  //! bucket. A failure of this one comes out of the event, on every rank. Once either has happened no bucket's memory
+  //! is touched any more.
   [[nodiscard]] event average(elements memory, std::span<bucket_slot const> slots, bool last, stream_ref stream = {});
 
   //! exposed_seconds: from the call with `last` to the end of the step.
