@@ -243,14 +243,14 @@ void reducer::mark_ready(std::size_t index, stream_ref stream) {
 void reducer::synchronize(stream_ref stream) {
   std::scoped_lock const lock{impl_->mutex};
   expects(impl_->suspended == 0, "synchronize() under no_sync(): let the guard end first");
-  impl_->rethrow_failure();
-  event producer;
-  if (stream.handle != nullptr) producer.record(stream);
-  for (std::size_t const index : impl_->order) {
-    if (!impl_->ready[index]) impl_->mark(index, producer);
-    impl_->launch_ready();
-  }
   try {
+    impl_->rethrow_failure();
+    event producer;
+    if (stream.handle != nullptr) producer.record(stream);
+    for (std::size_t const index : impl_->order) {
+      if (!impl_->ready[index]) impl_->mark(index, producer);
+      impl_->launch_ready();
+    }
     impl_->rethrow_failure();
     impl_->wait_for_step(stream);
     impl_->end_step();
