@@ -55,10 +55,7 @@ struct bucket_averager::impl {
   }
 
   [[nodiscard]] bool in_step() const { return next != 0; }
-  void rethrow_failure() const {
-    std::scoped_lock const lock{outcome->mutex};
-    if (outcome->failure) std::rethrow_exception(outcome->failure);
-  }
+  void rethrow_failure() const { outcome->rethrow_failure(); }
 
   void check_slots(elements memory, std::span<bucket_slot const> slots) const;
   overlap::handed_bucket& take(elements memory, std::span<bucket_slot const> slots);
@@ -171,14 +168,7 @@ event bucket_averager::impl::watch(event const& point, std::chrono::milliseconds
       pipeline->quiesce(comm.timeout());  // whoever learns of it may free its buckets
       throw;
     }
-    if (!last) return;
-    auto const end = overlap::timeline::clock::now();
-    std::scoped_lock const lock{shared->mutex};
-    shared->exposed_seconds += std::chrono::duration<double>{end - begin}.count();
-    if (shared->record) {
-      shared->record->add(
-          {overlap::track::exposed, "exposed", step, overlap::timeline::none, overlap::timeline::none, 0, begin, end});
-    }
+    if (last) shared->add_exposed(step, begin, overlap::timeline::clock::now());
   });
   event result;
   result.record(done->ref());

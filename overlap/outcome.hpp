@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <exception>
 #include <mutex>
 #include <optional>
@@ -29,6 +30,16 @@ struct shared_outcome {
   std::mutex comm_mutex;         // of its own: abort() may take a while, and nobody in backward should wait for it
   communicator* comm = nullptr;  // null once the reducer is gone
 
+  void rethrow_failure() {
+    std::scoped_lock const lock{mutex};
+    if (failure) std::rethrow_exception(failure);
+  }
+  //! What was left of step `step` behind backward.
+  void add_exposed(std::size_t step, timeline::clock::time_point begin, timeline::clock::time_point end) {
+    std::scoped_lock const lock{mutex};
+    exposed_seconds += std::chrono::duration<double>{end - begin}.count();
+    if (record) record->add({track::exposed, "exposed", step, timeline::none, timeline::none, 0, begin, end});
+  }
   //! Keeps the first failure and lets the other ranks know.
   void fail(std::exception_ptr why) noexcept {
     {

@@ -63,10 +63,7 @@ struct reducer::impl {
     std::scoped_lock const lock{outcome->mutex};
     return outcome->failure != nullptr;
   }
-  void rethrow_failure() const {
-    std::scoped_lock const lock{outcome->mutex};
-    if (outcome->failure) std::rethrow_exception(outcome->failure);
-  }
+  void rethrow_failure() const { outcome->rethrow_failure(); }
   [[nodiscard]] bool in_step() const { return !ready_order.empty() || next_bucket != 0; }
 
   void mark(std::size_t index, event producer);
@@ -149,12 +146,7 @@ void reducer::impl::wait_for_step(stream_ref stream) {
       shared->fail(std::current_exception());
       throw;
     }
-    auto const end = timeline::clock::now();
-    std::scoped_lock const lock{shared->mutex};
-    shared->exposed_seconds += std::chrono::duration<double>{end - *begin}.count();
-    if (shared->record) {
-      shared->record->add({track::exposed, "exposed", step, timeline::none, timeline::none, 0, *begin, end});
-    }
+    shared->add_exposed(step, *begin, timeline::clock::now());
   });
   launched.clear();
 }
