@@ -127,12 +127,10 @@ problem const& find_problem(std::string const& name) {
   auto const* const found =
       std::find_if(problems.begin(), problems.end(), [&](problem const& one) { return one.name == name; });
   if (found == problems.end()) {
-    std::vector<std::string_view> names;
-    for (problem const& one : problems) names.push_back(one.name);
     throw program_error{fmt::format(
         "{}: use one of {} (gradwire train --help says what they show)",
         name.empty() ? "--workload quadratic needs --problem" : fmt::format("--problem '{}' is not known", name),
-        fmt::join(names, ", "))};
+        fmt::join(quadratic_problem_names(), ", "))};
   }
   return *found;
 }
