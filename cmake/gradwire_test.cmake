@@ -30,6 +30,9 @@ function(gradwire_test name)
     return()
   endif()
   add_executable(${name} ${ARG_SOURCES})
+  if(NOT DEFINED CMAKE_UNITY_BUILD)  # analysers want to see the files one by one
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
+  endif()
   target_compile_options(${name} PRIVATE ${gradwire_test_options})
   # Tests see the whole tree.
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})

@@ -22,11 +22,14 @@ need() {
   done
   [[ ${#missing[@]} -eq 0 ]] && return
   echo "python: installing ${missing[*]} into .venv"
-  "$python" -m pip install --disable-pip-version-check --quiet "${missing[@]}" >"$log" 2>&1 ||
+  # uv takes half a minute for torch and what it brings, pip three.
+  "$python" -m uv pip install --python "$python" --quiet "${missing[@]}" >"$log" 2>&1 ||
+    "$python" -m pip install --disable-pip-version-check --quiet "${missing[@]}" >>"$log" 2>&1 ||
     fail "packages could not be installed: is the package index in reach?"
 }
 
 [[ -x $python ]] || python3 -m venv .venv >"$log" 2>&1 || fail ".venv could not be made (Debian: python3-venv)"
+need uv
 need scikit_build_core=scikit-build-core nanobind numpy
 echo "python: building the package"
 "$python" -m pip install --disable-pip-version-check --no-build-isolation --no-deps . >"$log" 2>&1 ||

@@ -9,10 +9,10 @@
 namespace gradwire::bench {
 namespace {
 
-std::optional<double> value_of(codec const& method, std::string_view key) {
+std::optional<double> value_of(codec const& method, std::string_view name) {
   auto const keys = method.entry().keys;
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    if (keys[i].name == key && method.params().given(i)) return method.params().real(i);
+    if (keys[i].name == name && method.params().given(i)) return method.params().real(i);
   }
   return std::nullopt;
 }

@@ -13,12 +13,13 @@
 #include <gradwire/codec.hpp>
 #include <gradwire/error.hpp>
 
+#include "tests/compressors/words.hpp"
+
 namespace gradwire {
 namespace {
 
-using words = std::vector<std::uint32_t>;
-
-constexpr std::uint32_t nan_word = 0x7fc00000u;
+using test::nan_word;
+using test::words;
 
 struct onebit_test : testing::TestWithParam<implementation> {
   static codec make(std::string const& text) { return codec::parse(text, GetParam()); }

@@ -15,13 +15,13 @@
 #include <gradwire/error.hpp>
 
 #include "core/random.hpp"
+#include "tests/compressors/words.hpp"
 
 namespace gradwire {
 namespace {
 
-using words = std::vector<std::uint32_t>;
-
-constexpr std::uint32_t nan_word = 0x7fc00000u;
+using test::nan_word;
+using test::words;
 
 struct quant_test : testing::TestWithParam<implementation> {
   static codec make(std::string const& keys) { return codec::parse("quant(" + keys + ")", GetParam()); }

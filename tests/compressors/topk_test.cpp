@@ -22,9 +22,9 @@ namespace {
 
 using bytes = std::vector<std::byte>;
 
-bytes of_words(std::vector<std::uint32_t> const& words) {
-  bytes result(4 * words.size());
-  std::memcpy(result.data(), words.data(), result.size());
+bytes of_words(std::vector<std::uint32_t> const& from) {
+  bytes result(4 * from.size());
+  std::memcpy(result.data(), from.data(), result.size());
   return result;
 }
 

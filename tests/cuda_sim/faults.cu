@@ -10,7 +10,7 @@ namespace cuda_sim {
 
 constexpr unsigned threads = 64;
 constexpr unsigned blocks = 4;
-constexpr std::size_t count = threads * blocks;
+constexpr std::size_t elements = threads * blocks;
 
 // Three rounds through shared memory: round r adds r of the thread 32 further on. Then every thread passes its sum to
 // its neighbour in the warp, 3 in all, and twice that is written.
@@ -91,9 +91,9 @@ __global__ void copy_kernel(float const* from, float* to) {
 namespace {
 
 template <class T>
-T* device_array(std::size_t elements) {
+T* device_array(std::size_t length) {
   void* memory = nullptr;
-  static_cast<void>(cudaMalloc(&memory, elements * sizeof(T)));
+  static_cast<void>(cudaMalloc(&memory, length * sizeof(T)));
   return static_cast<T*>(memory);
 }
 
@@ -113,20 +113,20 @@ cudaEvent_t new_event() {
 struct bench {
   cudaStream_t stream = new_stream();
   cudaStream_t second = new_stream();
-  float* in = device_array<float>(count);
-  float* out = device_array<float>(count);
+  float* in = device_array<float>(elements);
+  float* out = device_array<float>(elements);
   unsigned* word = device_array<unsigned>(2);
   float* host = nullptr;
   cudaLaunchConfig_t config{};
 
   bench() {
     void* memory = nullptr;
-    static_cast<void>(cudaHostAlloc(&memory, count * sizeof(float), cudaHostAllocMapped));
+    static_cast<void>(cudaHostAlloc(&memory, elements * sizeof(float), cudaHostAllocMapped));
     host = static_cast<float*>(memory);
     config.gridDim = dim3{blocks};
     config.blockDim = dim3{threads};
     config.stream = stream;
-    static_cast<void>(cudaMemsetAsync(in, 0, count * sizeof(float), stream));
+    static_cast<void>(cudaMemsetAsync(in, 0, elements * sizeof(float), stream));
     static_cast<void>(cudaMemsetAsync(word, 0, 2 * sizeof(unsigned), stream));
     static_cast<void>(cudaStreamSynchronize(stream));
   }
@@ -180,7 +180,7 @@ void run_around(bench& b, plant fault) {
       static_cast<void>(cudaMemcpyAsync(on_host, b.out, sizeof(float), cudaMemcpyDeviceToHost, b.stream));
       break;
     case plant::copy_past_end:
-      static_cast<void>(cudaMemcpyAsync(b.host, b.out + 1, count * sizeof(float), cudaMemcpyDeviceToHost, b.stream));
+      static_cast<void>(cudaMemcpyAsync(b.host, b.out + 1, elements * sizeof(float), cudaMemcpyDeviceToHost, b.stream));
       break;
     case plant::copy_the_wrong_way:
       static_cast<void>(cudaMemcpyAsync(b.out, b.in, sizeof(float), cudaMemcpyHostToDevice, b.stream));
@@ -197,7 +197,7 @@ void run_around(bench& b, plant fault) {
 // An allocation in the order of b.stream, used by b.second.
 void run_allocation(bench& b, plant fault) {
   void* memory = nullptr;
-  static_cast<void>(cudaMallocAsync(&memory, count * sizeof(float), b.stream));
+  static_cast<void>(cudaMallocAsync(&memory, elements * sizeof(float), b.stream));
   auto* const x = static_cast<float*>(memory);
   if (fault != plant::use_before_allocation) b.order(b.stream, b.second);
   b.set(x, 6, b.second);
@@ -217,7 +217,7 @@ void run_streams(bench& b, plant fault) {
   if (fault != plant::writer_overtakes_reader) b.order(b.second, b.stream);
   b.set(b.in, 7, b.stream);
   if (fault == plant::writer_overtakes_reader) static_cast<void>(cudaStreamSynchronize(b.stream));
-  static_cast<void>(cudaMemcpyAsync(b.host, b.out, count * sizeof(float), cudaMemcpyDeviceToHost, b.second));
+  static_cast<void>(cudaMemcpyAsync(b.host, b.out, elements * sizeof(float), cudaMemcpyDeviceToHost, b.second));
   if (fault != plant::host_does_not_wait) static_cast<void>(cudaStreamSynchronize(b.second));
 }
 
@@ -225,7 +225,7 @@ void run_streams(bench& b, plant fault) {
 
 std::vector<float> run(plant fault) {
   bench b;
-  for (std::size_t i = 0; i < count; ++i) b.host[i] = 0;
+  for (std::size_t i = 0; i < elements; ++i) b.host[i] = 0;
   if (fault >= plant::consumer_does_not_wait || fault == plant::nothing) {
     run_streams(b, fault);
     std::vector<float> const result(b.host, b.host + threads);
@@ -245,7 +245,7 @@ std::vector<float> run(plant fault) {
   } else {
     run_around(b, fault);
   }
-  static_cast<void>(cudaMemcpyAsync(b.host, b.out, count * sizeof(float), cudaMemcpyDeviceToHost, b.stream));
+  static_cast<void>(cudaMemcpyAsync(b.host, b.out, elements * sizeof(float), cudaMemcpyDeviceToHost, b.stream));
   unsigned* const last = reinterpret_cast<unsigned*>(b.host + threads);
   static_cast<void>(cudaMemcpyAsync(last, b.word, sizeof(unsigned), cudaMemcpyDeviceToHost, b.stream));
   static_cast<void>(cudaStreamSynchronize(b.stream));

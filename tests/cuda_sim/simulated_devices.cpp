@@ -18,11 +18,10 @@ class simulated final : public cuda_device {
 }  // namespace
 
 std::span<device* const> devices() {
-  static simulated eager{"eager", {.seed = 1, .closed = false}};
   static simulated lazy{"lazy_backward", {.seed = 2, .pace = cuda_sim::pace::lazy, .order = cuda_sim::order::backward}};
   static simulated random{
       "random", {.seed = 3, .pace = cuda_sim::pace::random, .order = cuda_sim::order::random, .closed = false}};
-  static std::array<device*, 3> const all{&eager, &lazy, &random};
+  static std::array<device*, 2> const all{&lazy, &random};
   return all;
 }
 

@@ -17,14 +17,6 @@ namespace {
 
 using namespace test;
 
-reducer_options small_buckets(char const* method) {
-  return {.method = spec::parse(method),
-          .min_numel = 64,
-          .first_bucket_bytes = 256,
-          .bucket_bytes = 6000,
-          .chunk_bytes = 2500};
-}
-
 TEST(LaunchOrder, IsTheSameOnAllRanksHoweverReadinessComesAndTheWireIs) {
   for (std::uint64_t seed = 1; seed <= 6; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);

@@ -23,15 +23,6 @@ namespace {
 using namespace test;
 
 // Many buckets, several chunks in some.
-reducer_options small_buckets(char const* method) {
-  return {.method = spec::parse(method),
-          .min_numel = 64,
-          .first_bucket_bytes = 256,
-          .bucket_bytes = 6000,
-          .chunk_bytes = 2500,
-          .seed = 11};
-}
-
 void expect_exact_means(reducer& with, std::vector<parameter> const& parameters, std::size_t ranks, std::size_t step) {
   for (std::size_t tensor = 0; tensor < parameters.size(); ++tensor) {
     for (std::size_t i = 0; i < count_of(parameters[tensor]); ++i) {

@@ -20,15 +20,6 @@ using namespace test;
 
 using states = std::vector<std::vector<std::byte>>;
 
-reducer_options options_for(char const* method) {
-  return {.method = spec::parse(method),
-          .min_numel = 64,
-          .first_bucket_bytes = 256,
-          .bucket_bytes = 6000,
-          .chunk_bytes = 2500,
-          .seed = 11};
-}
-
 // Trains `ranks` ranks from step `from` to `to`; starts from `begin` where given; returns the states at the end and, by
 // rank, all means and residuals of all steps.
 states train(std::size_t ranks, char const* method, std::size_t from, std::size_t to, states const& begin,
@@ -36,7 +27,7 @@ states train(std::size_t ranks, char const* method, std::size_t from, std::size_
   states end(ranks);
   run_ranks(ranks, [&](communicator& comm) {
     auto const parameters = toy_parameters();
-    auto options = options_for(method);
+    auto options = small_buckets(method);
     if (!begin.empty()) options.seed = 99;  // the state's own seed counts
     reducer with{comm, parameters, options};
     if (!begin.empty()) with.load_state(begin);
@@ -143,7 +134,7 @@ TEST(State, IsRefusedWhenTruncatedOrWhenAnyBitIsWrong) {
 TEST(State, OfAnotherModelOrRankIsRefusedAndChangesNothing) {
   run_ranks(2, [&](communicator& comm) {
     auto const parameters = toy_parameters();
-    reducer with{comm, parameters, options_for("topk(ratio=0.05)+ef")};
+    reducer with{comm, parameters, small_buckets("topk(ratio=0.05)+ef")};
     toy_step(with, parameters, comm.rank(), 0);
     auto const own = with.save_state();
     auto const refusal = [&](states const& given) -> std::string {

@@ -74,6 +74,16 @@ inline void fill_gradient(reducer& with, std::vector<parameter> const& parameter
   }
 }
 
+//! Several buckets of the toy parameters, in several chunks.
+[[nodiscard]] inline reducer_options small_buckets(char const* method) {
+  return {.method = spec::parse(method),
+          .min_numel = 64,
+          .first_bucket_bytes = 256,
+          .bucket_bytes = 6000,
+          .chunk_bytes = 2500,
+          .seed = 11};
+}
+
 //! A step as backward does it: gradients appear from the last parameter to the first.
 inline void toy_step(reducer& with, std::vector<parameter> const& parameters, std::size_t rank, std::size_t step) {
   for (std::size_t tensor = parameters.size(); tensor-- > 0;) {
