@@ -21,8 +21,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 #if HWY_TARGET != HWY_SCALAR
 
-//! Writes random_block(key, tensor_id, first), …(first + 1), … `count` of them, four words each, and then up to 7 more
-//! blocks: `words` has room for count rounded up to a multiple of 8.
+//! Writes random_block<Rounds>(key, tensor_id, first), …(first + 1), … `count` of them, four words each, and then up to
+//! 7 more blocks: `words` has room for count rounded up to a multiple of 8.
+template <unsigned Rounds>
 HWY_INLINE void random_blocks(random_key key, std::uint32_t tensor_id, std::uint64_t first, std::size_t count,
                               std::uint32_t* words) {
   // A lane of 64 bits holds a word in its lower half; what is in the upper one does not matter. So a product of 32 by
@@ -40,10 +41,9 @@ HWY_INLINE void random_blocks(random_key key, std::uint32_t tensor_id, std::uint
   words_vector const tensor = set(tensor_id);
   words_vector const step = set(static_cast<std::uint32_t>(key.step));
   words_vector const lower = set(0xffffffffu);
-  constexpr int rounds = 10;
-  words_vector k0[rounds];
-  words_vector k1[rounds];
-  for (std::uint32_t round = 0; round < rounds; ++round) {
+  words_vector k0[Rounds];
+  words_vector k1[Rounds];
+  for (std::uint32_t round = 0; round < Rounds; ++round) {
     k0[round] = set(static_cast<std::uint32_t>(key.seed) + round * 0x9e3779b9u);
     k1[round] = set(static_cast<std::uint32_t>(key.seed >> 32) + round * 0xbb67ae85u);
   }
@@ -52,7 +52,7 @@ HWY_INLINE void random_blocks(random_key key, std::uint32_t tensor_id, std::uint
     words_vector c1 = hn::ShiftRight<32>(c0);
     words_vector c2 = tensor;
     words_vector c3 = step;
-    for (int round = 0; round < rounds; ++round) {
+    for (unsigned round = 0; round < Rounds; ++round) {
       words_vector const p0 = multiply(c0, m0);
       words_vector const p1 = multiply(c2, m1);
       c0 = xor3(hn::ShiftRight<32>(p1), c1, k0[round]);

@@ -160,7 +160,7 @@ class device_coder {
     device::load_elements(x, tile + 8 * k, count);
     bool const is_stochastic = set_.round == rounding::stochastic;
     std::array<std::uint32_t, 4> words{};
-    if (is_stochastic) words = random_block(key, block.tensor_id, (block.first + at) / 8 + k);
+    if (is_stochastic) words = random_block<random_rounds>(key, block.tensor_id, (block.first + at) / 8 + k);
     std::uint64_t packed = 0;
 #pragma unroll
     for (unsigned j = 0; j < 8; ++j) {

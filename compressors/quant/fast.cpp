@@ -82,9 +82,9 @@ struct loops : gradwire::HWY_NAMESPACE::conversions {
   static HWY_NOINLINE HWY_FLATTEN void draw(random_key key, std::uint32_t tensor_id, std::size_t first,
                                             std::size_t count, std::uint16_t* numbers) {
     static_assert(slack >= 7 * elements_per_random_block);
-    random_blocks(key, tensor_id, first / elements_per_random_block,
-                  (count + elements_per_random_block - 1) / elements_per_random_block,
-                  reinterpret_cast<std::uint32_t*>(numbers));
+    random_blocks<random_rounds>(key, tensor_id, first / elements_per_random_block,
+                                 (count + elements_per_random_block - 1) / elements_per_random_block,
+                                 reinterpret_cast<std::uint32_t*>(numbers));
   }
 
   //! The code of each element of x, in the lower bits of its lane (to_integer's bits end in eight zeros), and its

@@ -10,7 +10,7 @@ namespace {
 
 using words = std::array<std::uint32_t, 4>;
 
-// Known answers of Philox4x32-10 from the authors' kat_vectors file (Random123; Salmon et al., SC 2011).
+// Known answers of Philox4x32 from the authors' kat_vectors file (Random123; Salmon et al., SC 2011).
 TEST(Philox, GivesTheAuthorsKnownAnswers) {
   EXPECT_EQ(random_block({.seed = 0, .step = 0}, 0, 0), (words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   EXPECT_EQ(random_block({.seed = ~0ULL, .step = ~0ULL}, ~0U, ~0ULL),
@@ -18,6 +18,11 @@ TEST(Philox, GivesTheAuthorsKnownAnswers) {
   // Counter 243f6a88 85a308d3 13198a2e 03707344, key a4093822 299f31d0: digits of pi.
   EXPECT_EQ(random_block({.seed = 0x299f31d0a4093822, .step = 0x03707344}, 0x13198a2e, 0x85a308d3243f6a88),
             (words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+  EXPECT_EQ(random_block<7>({.seed = 0, .step = 0}, 0, 0), (words{0x5f6fb709, 0x0d893f64, 0x4f121f81, 0x4f730a48}));
+  EXPECT_EQ(random_block<7>({.seed = ~0ULL, .step = ~0ULL}, ~0U, ~0ULL),
+            (words{0x5207ddc2, 0x45165e59, 0x4d8ee751, 0x8c52f662}));
+  EXPECT_EQ(random_block<7>({.seed = 0x299f31d0a4093822, .step = 0x03707344}, 0x13198a2e, 0x85a308d3243f6a88),
+            (words{0x4dfccaba, 0x190a87f0, 0xc47362ba, 0xb6b5242a}));
 }
 
 TEST(Philox, SeedStepTensorAndBlockAllMatter) {
