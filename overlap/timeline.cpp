@@ -2,9 +2,9 @@
 
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <string>
+#include <system_error>
 
 #include <nlohmann/json.hpp>
 
@@ -77,7 +77,7 @@ void timeline::write(std::filesystem::path const& file, std::size_t rank) const 
   out.close();
   if (!out) {
     throw error{errc::invalid_argument,
-                join({"cannot write the timeline to '", file.string(), "' (", std::strerror(errno),
+                join({"cannot write the timeline to '", file.string(), "' (", std::generic_category().message(errno),
                       "): give a file in a folder that exists and can be written"})};
   }
 }

@@ -59,8 +59,8 @@ TEST(BenchCases, CountEveryByteThatAFunctionMoves) {
 TEST(BenchStream, ReachesEveryWholeLineOfWhatItWrites) {
   constexpr std::size_t lines = 777;
   std::vector<std::byte> const read(64 * lines, std::byte{3});
-  std::vector<std::byte> update(2 * 64 * lines, std::byte{5});
-  std::vector<std::byte> payload(64 * 33, std::byte{0});
+  std::vector<std::byte> update(std::size_t{128} * lines, std::byte{5});
+  std::vector<std::byte> payload(std::size_t{64} * 33, std::byte{0});
   traffic what;
   what.read = read;
   what.update = update;

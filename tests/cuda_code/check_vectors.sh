@@ -14,7 +14,7 @@ awk '
   function judge() {
     if (name == "") return
     ++kernels
-    if (loads == 0) { print "no load of 16 bytes in " name; bad = 1 }
+    if (loads == 0 && wants_loads) { print "no load of 16 bytes in " name; bad = 1 }
     if (stores == 0 && wants_stores) { print "no store of 16 bytes in " name; bad = 1 }
   }
   /\.entry/ {
@@ -22,6 +22,8 @@ awk '
     name = ""
     if ($0 ~ /(encode_kernel|decode_kernel|reduce_kernel|keep_kernel|count_digits_kernel|count_tiles_kernel)/) name = $0
     wants_stores = ($0 !~ /count_/)
+    # Without addition a decoder reads only its payload: words, not elements.
+    wants_loads = ($0 !~ /decode_kernel.*Lb0EEEv/)
     loads = stores = 0
   }
   # A fill of floats only stores, and payloads are words: what is looked for is the gradients and residuals.
