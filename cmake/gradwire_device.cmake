@@ -37,13 +37,12 @@ if(GRADWIRE_HAS_CUDA)
   set(CMAKE_CUDA_STANDARD_REQUIRED ON)
   add_library(gradwire_cuda_flags INTERFACE)
   # No contraction, as on the host: the bytes must be the same.
-  target_compile_options(gradwire_cuda_flags INTERFACE
-                         --fmad=false --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra,-ffp-contract=off)
+  set(flags --fmad=false --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra,-ffp-contract=off)
   # A kernel that keeps registers in memory reads and writes more than it has to.
   if(GRADWIRE_WERROR)
-    target_compile_options(gradwire_cuda_flags INTERFACE -Werror=all-warnings
-                           -Xptxas=--warn-on-spills,--warn-on-local-memory-usage,--warning-as-error)
+    list(APPEND flags -Werror=all-warnings -Xptxas=--warn-on-spills,--warn-on-local-memory-usage,--warning-as-error)
   endif()
+  target_compile_options(gradwire_cuda_flags INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:${flags}>")
   gradwire_device_sources(device_sources)
   add_library(gradwire_device OBJECT ${device_sources})
   target_link_libraries(gradwire_device PRIVATE gradwire_cuda_flags)

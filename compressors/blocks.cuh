@@ -187,7 +187,7 @@ __device__ void for_each_block(team<Wide> const& threads, part_list const& parts
 }
 
 template <class Coder, bool Wide, class Source>
-__global__ void __launch_bounds__(block_policy::threads)
+__global__ void __launch_bounds__(block_policy::threads, block_policy::encode_blocks)
     encode_kernel(__grid_constant__ part_list const parts, std::size_t units, Coder coder,
                   __grid_constant__ Source const source, random_key key, std::byte* payload) {
   GW_SHARED_ARRAY(quad, tiles, block_policy::tile / 4);
@@ -259,26 +259,26 @@ struct on_cuda {
   //! Launches the kernel for warps or the one for thread blocks with a bucket's parts and units, the coder,
   //! `arguments`.
   template <class Narrow, class Wide, class... Arguments>
-  static void run(exec const& on, char const* what, Narrow narrow, Wide wide, Coder const& coder,
-                  std::span<segment const> segments, Arguments const&... arguments) {
+  static void run(exec const& on, char const* what, unsigned for_each_multiprocessor, Narrow narrow, Wide wide,
+                  Coder const& coder, std::span<segment const> segments, Arguments const&... arguments) {
     bucket const work = bucket_of(coder, segments);
     if (work.units == 0) return;
     shipped_parts const parts{on, work.parts};
     if (coder.size() > block_policy::warp_tile) {
-      cuda::launch(on, what, wide, cuda::grid_for(on, work.units, block_policy::per_multiprocessor),
-                   block_policy::threads, parts.view(), work.units, coder, arguments...);
+      cuda::launch(on, what, wide, cuda::grid_for(on, work.units, for_each_multiprocessor), block_policy::threads,
+                   parts.view(), work.units, coder, arguments...);
     } else {
       std::size_t const blocks = (work.units + block_policy::warps - 1) / block_policy::warps;
-      cuda::launch(on, what, narrow, cuda::grid_for(on, blocks, block_policy::per_multiprocessor),
-                   block_policy::threads, parts.view(), work.units, coder, arguments...);
+      cuda::launch(on, what, narrow, cuda::grid_for(on, blocks, for_each_multiprocessor), block_policy::threads,
+                   parts.view(), work.units, coder, arguments...);
     }
   }
 
   template <class Source>
   static void encode_from(exec const& on, char const* what, Coder const& coder, Source const& source,
                           std::span<segment const> segments, random_key key, std::byte* payload) {
-    run(on, what, encode_kernel<Coder, false, Source>, encode_kernel<Coder, true, Source>, coder, segments, source, key,
-        payload);
+    run(on, what, block_policy::encode_blocks, encode_kernel<Coder, false, Source>, encode_kernel<Coder, true, Source>,
+        coder, segments, source, key, payload);
   }
 
   static void encode(exec const& on, param_values const& params, const_elements in, std::span<segment const> segments,
@@ -298,8 +298,8 @@ struct on_cuda {
                      std::span<segment const> segments, elements out, float scale) {
     cuda::fault_word const fault{cuda::fault_word_of(on.stream), Coder::damage()};
     with_type(out, [&]<class T>(T* to) {
-      run(on, "decode by blocks", decode_kernel<Coder, false, T, Add>, decode_kernel<Coder, true, T, Add>,
-          Coder{params}, segments, payload, to, scale, fault);
+      run(on, "decode by blocks", block_policy::decode_blocks, decode_kernel<Coder, false, T, Add>,
+          decode_kernel<Coder, true, T, Add>, Coder{params}, segments, payload, to, scale, fault);
     });
   }
 

@@ -71,8 +71,8 @@ TEST(Inproc, RunRanksTellsTheOthersWhatHappened) {
 }
 
 TEST(Inproc, RefusesAGroupOfNobody) {
-  EXPECT_THROW(make_inproc_group(0), error);
-  EXPECT_THROW(make_inproc_group(2, std::chrono::milliseconds{0}), error);
+  EXPECT_THROW(static_cast<void>(make_inproc_group(0)), error);
+  EXPECT_THROW(static_cast<void>(make_inproc_group(2, std::chrono::milliseconds{0})), error);
 }
 
 }  // namespace

@@ -21,6 +21,7 @@ std::vector<unsigned> encode(std::string_view spec, std::vector<float> const& x)
   std::vector<std::byte> payload(codec.encoded_bytes(x.size()));
   codec.encode({}, {x.data(), dtype::f32}, {&whole, 1}, {}, payload);
   std::vector<unsigned> made;
+  made.reserve(payload.size());
   for (std::byte const one : payload) made.push_back(std::to_integer<unsigned>(one));
   return made;
 }
