@@ -123,10 +123,10 @@ board::subscription::~subscription() {
   std::erase(owner_.subscribers_, this);
 }
 
-std::shared_ptr<board> meet(std::string const& address, std::size_t rank, std::size_t size,
-                            std::chrono::milliseconds timeout) {
+std::shared_ptr<meeting> meet(std::string const& address, std::size_t rank, std::size_t size,
+                              std::chrono::milliseconds timeout) {
   auto const deadline = board::clock::now() + timeout;
-  std::shared_ptr<board> result;
+  std::shared_ptr<meeting> result;
   if (address.starts_with("tcp://")) {
     result = std::make_shared<tcp_board>(address, rank, size, deadline);
   } else if (address.starts_with("file:///")) {

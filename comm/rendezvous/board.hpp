@@ -31,8 +31,6 @@ class board {
   //! Values are never changed: the first one published under a key stays. Throws errc::communicator when the board is
   //! gone.
   virtual void publish(std::string const& key, std::string const& value) = 0;
-  //! The address of this machine that other ranks reach; known once all ranks have met.
-  [[nodiscard]] virtual std::string local_address(clock::time_point deadline) = 0;
 
   //! Waits for a key. Throws errc::timeout, or errc::communicator as soon as a rank is lost or the board is gone.
   [[nodiscard]] std::string wait_for(std::string const& key, clock::time_point deadline) const;
@@ -80,9 +78,16 @@ class board {
   std::vector<subscription*> subscribers_;
 };
 
+//! A board at an address, where ranks that know nothing else of each other meet.
+class meeting : public board {
+ public:
+  //! The address of this machine that other ranks reach; known once all ranks have met.
+  [[nodiscard]] virtual std::string local_address(clock::time_point deadline) = 0;
+};
+
 //! Opens the board at "tcp://host:port" or "file:///folder" and waits until all `size` ranks have come. Throws
 //! errc::timeout that names the ranks that did not, errc::invalid_argument for another form of address.
-[[nodiscard]] std::shared_ptr<board> meet(std::string const& address, std::size_t rank, std::size_t size,
-                                          std::chrono::milliseconds timeout);
+[[nodiscard]] std::shared_ptr<meeting> meet(std::string const& address, std::size_t rank, std::size_t size,
+                                            std::chrono::milliseconds timeout);
 
 }  // namespace gradwire

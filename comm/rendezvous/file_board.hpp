@@ -20,7 +20,7 @@ namespace gradwire {
 //!
 //! The kernel drops the locks of a process that dies, however it dies. What a crashed run left is told from a living
 //! one by its locks, and removed. The last rank to leave removes everything.
-class file_board final : public board {
+class file_board final : public meeting {
  public:
   //! Rank 0 opens the run; the others look for it until `deadline`.
   file_board(std::filesystem::path folder, std::size_t rank, std::size_t size, clock::time_point deadline);

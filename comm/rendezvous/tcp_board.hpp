@@ -13,7 +13,7 @@
 namespace gradwire {
 
 //! A rank's copy of a board that rank 0 keeps on a TCP port.
-class tcp_board final : public board {
+class tcp_board final : public meeting {
  public:
   //! Rank 0 serves; the others try to reach it until `deadline`.
   tcp_board(std::string const& address, std::size_t rank, std::size_t size, clock::time_point deadline);

@@ -20,8 +20,8 @@ enum class ending : char {
   left = 'l'  //!< destroyed its communicator
 };
 
-//! Finds out, after a failure, who is to blame: what each rank reports about itself, and whose connection to the board
-//! dropped. Gloo itself knows addresses at best. All ranks of a group come to the same words.
+//! Finds out, after a failure, who is to blame: what each rank reports about itself, and who is lost to the board. The
+//! transport itself knows addresses at best. The ranks of a group come to the same words.
 class verdict {
  public:
   //! `members[r]` is the board's number of the group's rank r.
@@ -33,6 +33,9 @@ class verdict {
 
   //! True when this group, or one it was split from, can no longer work: a member died, aborted or failed.
   [[nodiscard]] bool spoiled() const;
+
+  //! True when a rank of the group destroyed its communicator.
+  [[nodiscard]] bool has_left(std::size_t rank) const;
 
   //! Reports this rank's failure, gathers the others' reports for a second or so and returns the group's error.
   //! `detail` is the transport's own text.

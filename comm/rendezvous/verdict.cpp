@@ -1,4 +1,4 @@
-#include "comm/gloo/verdict.hpp"
+#include "comm/rendezvous/verdict.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -64,6 +64,11 @@ bool verdict::spoiled() const {
     }
   }
   return false;
+}
+
+bool verdict::has_left(std::size_t rank) const {
+  auto const said = board_->find(key("report") + std::to_string(rank));
+  return said && static_cast<ending>(said->front()) == ending::left;
 }
 
 verdict::state_of_ranks verdict::look() const {
