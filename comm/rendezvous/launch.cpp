@@ -152,7 +152,12 @@ launch_info srun(env const& environment) {
 
 }  // namespace
 
-std::optional<launch_info> detect_launch(env const& environment) {
+std::optional<launch_info> detect_launch(env const& environment, bool with_rendezvous) {
+  if (!with_rendezvous && !environment.rendezvous) {
+    auto place_only = environment;
+    place_only.rendezvous = "";
+    return detect_launch(place_only);
+  }
   std::optional<launch_info> result;
   if (environment.rank || environment.world_size) {
     result = torchrun(environment);

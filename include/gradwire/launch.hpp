@@ -25,7 +25,10 @@ struct launch_info {
 //! The rendezvous is, in this order: GRADWIRE_RENDEZVOUS; MASTER_ADDR with MASTER_PORT (29500 without one, except under
 //! torchrun, which always sets it), and with the port after it (before it for 65535) where torchrun's agent holds
 //! MASTER_PORT itself (TORCHELASTIC_USE_AGENT_STORE=True); for mpirun on one machine a folder named after the job under
-//! the system's temporary folder; for srun the first host of the step with port 20000 + job id modulo 10000.
-[[nodiscard]] std::optional<launch_info> detect_launch(env const& environment = env::get());
+//! the system's temporary folder; for srun the first host of the step with port 20000 + job id modulo 10000. Without
+//! `with_rendezvous` only GRADWIRE_RENDEZVOUS is, and nothing is asked of the other variables: for MPI, whose ranks
+//! know each other.
+[[nodiscard]] std::optional<launch_info> detect_launch(env const& environment = env::get(),
+                                                       bool with_rendezvous = true);
 
 }  // namespace gradwire

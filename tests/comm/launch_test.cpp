@@ -115,6 +115,19 @@ TEST(Launch, MpirunOnSeveralMachinesNeedsTheirAddress) {
   EXPECT_EQ(detect_launch(made)->rendezvous, "tcp://node7:4000");
 }
 
+TEST(Launch, WithoutARendezvousThePlaceIsEnough) {
+  auto made = mpirun();
+  made.ompi_local_rank = "1";
+  made.ompi_local_size = "2";
+  made.ompi_job.reset();
+  auto const place = detect_launch(made, false);
+  ASSERT_TRUE(place);
+  EXPECT_EQ(place->rank, 3U);
+  EXPECT_EQ(place->rendezvous, "");
+  made.rendezvous = "tcp://node7:1";
+  EXPECT_EQ(detect_launch(made, false)->rendezvous, "tcp://node7:1");
+}
+
 TEST(Launch, SrunTakesTheFirstHostAndAPortFromTheJob) {
   auto const place = detect_launch(srun());
   ASSERT_TRUE(place);
