@@ -39,7 +39,8 @@ class plain_communicator final : public host_communicator {
 
 class plain_world final : public world {
  public:
-  plain_world(std::size_t size, std::chrono::milliseconds timeout) : ends_{make_inproc_group(size, timeout)} {}
+  plain_world(std::size_t size, std::chrono::milliseconds timeout)
+      : world{size}, ends_{make_inproc_group(size, timeout)} {}
   std::unique_ptr<communicator> join(std::size_t rank) override {
     return std::make_unique<plain_communicator>(std::move(ends_[rank]));
   }

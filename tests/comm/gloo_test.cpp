@@ -7,7 +7,8 @@ namespace {
 
 class gloo_world final : public world {
  public:
-  gloo_world(std::size_t size, std::chrono::milliseconds timeout, bool tcp) : size_{size}, timeout_{timeout} {
+  gloo_world(std::size_t size, std::chrono::milliseconds timeout, bool tcp)
+      : world{size}, size_{size}, timeout_{timeout} {
     rendezvous_ = tcp ? "tcp://127.0.0.1:" + std::to_string(free_port()) : "file://" + folder_.path();
   }
   std::unique_ptr<communicator> join(std::size_t rank) override {

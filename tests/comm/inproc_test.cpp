@@ -11,7 +11,8 @@ namespace {
 
 class inproc_world final : public world {
  public:
-  inproc_world(std::size_t size, std::chrono::milliseconds timeout) : ends_{make_inproc_group(size, timeout)} {}
+  inproc_world(std::size_t size, std::chrono::milliseconds timeout)
+      : world{size}, ends_{make_inproc_group(size, timeout)} {}
   std::unique_ptr<communicator> join(std::size_t rank) override { return std::move(ends_[rank]); }
 
  private:

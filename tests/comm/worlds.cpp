@@ -4,21 +4,26 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <numeric>
 #include <thread>
 
 #include "comm/rendezvous/socket.hpp"
 
 namespace gradwire::test {
 
-outcomes run_each(transport_case const& transport, std::size_t size, std::function<void(communicator&)> const& body,
-                  std::chrono::milliseconds timeout) {
+world::world(std::size_t size) : ranks_(size), gate_{static_cast<std::ptrdiff_t>(size)} {
+  std::iota(ranks_.begin(), ranks_.end(), std::size_t{0});
+}
+
+outcomes run_each(transport_case const& transport, std::size_t size,
+                  std::function<void(communicator&, world&)> const& body, std::chrono::milliseconds timeout) {
   auto const group = transport.make(size, timeout);
   outcomes results(size);
   auto const run = [&](std::size_t rank) {
     std::unique_ptr<communicator> comm;
     try {
       comm = group->join(rank);
-      body(*comm);
+      body(*comm, *group);
     } catch (error const& why) {
       results[rank] = why;
     } catch (std::exception const& why) {
@@ -28,9 +33,16 @@ outcomes run_each(transport_case const& transport, std::size_t size, std::functi
   };
   {
     std::vector<std::jthread> threads;
-    for (std::size_t r = 0; r < size; ++r) threads.emplace_back(run, r);
+    for (auto const rank : group->ranks_here()) threads.emplace_back(run, rank);
   }
+  group->complete(results);
   return results;
+}
+
+outcomes run_each(transport_case const& transport, std::size_t size, std::function<void(communicator&)> const& body,
+                  std::chrono::milliseconds timeout) {
+  return run_each(
+      transport, size, [&](communicator& comm, world&) { body(comm); }, timeout);
 }
 
 void run_all(transport_case const& transport, std::size_t size, std::function<void(communicator&)> const& body) {
