@@ -1,4 +1,4 @@
-# gradwire_test(NAME SOURCES … [LIBRARIES …] [LABELS …] [TIMEOUT seconds] [AGAINST target])
+# gradwire_test(NAME SOURCES … [LIBRARIES …] [LABELS …] [TIMEOUT seconds] [AGAINST target] [LAUNCHED])
 # One GoogleTest executable whose tests ctest lists one by one. Labels: `sanitize` for suites that the sanitizer builds run
 # as well; suites with threads also carry `threads` and run under ThreadSanitizer. AGAINST: another build of the library.
 include(GoogleTest)
@@ -17,7 +17,7 @@ target_precompile_headers(gradwire_test_headers PRIVATE <gtest/gtest.h> <algorit
                           <functional> <span> <string> <thread> <vector>)
 
 function(gradwire_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT;AGAINST" "SOURCES;LIBRARIES;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "LAUNCHED" "TIMEOUT;AGAINST" "SOURCES;LIBRARIES;LABELS" ${ARGN})
   if(NOT ARG_AGAINST)
     set(ARG_AGAINST gradwire)
   endif()
@@ -38,6 +38,9 @@ function(gradwire_test name)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${ARG_AGAINST} gradwire_flags ${ARG_LIBRARIES} GTest::gtest GTest::gtest_main)
   target_precompile_headers(${name} REUSE_FROM gradwire_test_headers)
+  if(ARG_LAUNCHED)
+    return()
+  endif()
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
                        PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
 endfunction()

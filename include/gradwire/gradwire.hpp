@@ -14,6 +14,7 @@
 #include <gradwire/handshake.hpp>
 #include <gradwire/inproc.hpp>
 #include <gradwire/launch.hpp>
+#include <gradwire/mpi.hpp>
 #include <gradwire/reducer.hpp>
 #include <gradwire/reduction.hpp>
 #include <gradwire/spec.hpp>

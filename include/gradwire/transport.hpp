@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <gradwire/communicator.hpp>
 
@@ -34,6 +35,9 @@ struct transport_entry {
   //! ranks are processes.
   void (*run)(std::size_t size, std::function<void(communicator&)> const& body,
               std::chrono::milliseconds timeout) = nullptr;
+  //! What goes before the command line of a rank to start `ranks` of them on this machine, for a transport whose ranks
+  //! only a launcher of its own can start, which also brings them together; null: any processes meet at `rendezvous`.
+  std::vector<std::string> (*launcher)(std::size_t ranks) = nullptr;
 };
 
 //! Every transport of this build, in order of name.

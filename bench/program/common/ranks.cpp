@@ -99,6 +99,32 @@ exit_code explain(failure const& what, std::vector<process> const& running, meet
   return what.end.value == static_cast<int>(exit_code::usage) ? exit_code::usage : exit_code::no;
 }
 
+exit_code launch_by(transport_entry const& transport, std::vector<std::string> const& rank, std::size_t ranks,
+                    std::function<void()> const& meanwhile) {
+  auto command = transport.launcher(ranks);
+  auto const launcher = command.front();
+  command.insert(command.end(), rank.begin(), rank.end());
+  std::vector<process> running;
+  try {
+    running.emplace_back(process_options{.arguments = command});
+  } catch (program_error const& failure) {
+    throw program_error{
+        fmt::format("{}; --transport {} starts its ranks with {}: install it, or start them yourself "
+                    "with the launcher of your cluster",
+                    failure.what(), transport.name, launcher)};
+  }
+  auto const worst = supervise(running, meanwhile);
+  if (!worst) return exit_code::done;
+  if (worst->end.signalled) {
+    throw program_error{fmt::format("{} died by {}", launcher, worst->end.text()), exit_code::no};
+  }
+  // The status of the rank that failed first, or the launcher's own when it cannot start them.
+  return worst->end.value == static_cast<int>(exit_code::no) ? exit_code::no : exit_code::usage;
+}
+
+// Without the rendezvous, which only some transports need.
+std::optional<launch_info> launched_place() { return detect_launch(env::get(), false); }
+
 }  // namespace
 
 std::string transport_help() {
@@ -132,21 +158,22 @@ void add_world_options(CLI::App& command, world_options& options) {
   add_timeout_option(command, options.timeout_ms);
 }
 
-bool is_launched_rank() { return detect_launch().has_value(); }
+bool is_launched_rank() { return launched_place().has_value(); }
 
 bool is_first_rank() {
-  auto const launch = detect_launch();
+  auto const launch = launched_place();
   return !launch || launch->rank == 0;
 }
 
-exit_code launch_ranks(std::vector<std::string> const& arguments, std::size_t ranks,
+exit_code launch_ranks(transport_entry const& transport, std::vector<std::string> const& arguments, std::size_t ranks,
                        std::function<void()> const& meanwhile) {
   signal_guard const guard;
+  std::vector<std::string> command{self_executable()};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  if (transport.launcher != nullptr) return launch_by(transport, command, ranks, meanwhile);
   meeting_place const meet;
   std::vector<process> running;
   running.reserve(ranks);
-  std::vector<std::string> command{self_executable()};
-  command.insert(command.end(), arguments.begin(), arguments.end());
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     throw_if_interrupted();
     process_options options{.arguments = command};
@@ -162,9 +189,9 @@ exit_code launch_ranks(std::vector<std::string> const& arguments, std::size_t ra
 }
 
 std::unique_ptr<communicator> join_world(world_options const& options) {
-  auto const launch = detect_launch();
-  expects(launch.has_value(), "join_world: this process is not a launched rank");
   transport_entry const& transport = find_transport(options.transport);
+  auto const launch = detect_launch(env::get(), transport.launcher == nullptr);
+  expects(launch.has_value(), "join_world: this process is not a launched rank");
   if (transport.make == nullptr) {
     throw error{errc::unsupported, fmt::format("--transport {} under {}: its ranks are {}, but {} started processes",
                                                transport.name, launch->launcher, transport.summary, launch->launcher)};
@@ -204,7 +231,7 @@ exit_code run_world(world_options const& options, context const& ctx,
         options.timeout());
     return static_cast<exit_code>(worst.load());
   }
-  return launch_ranks({ctx.arguments.begin() + 1, ctx.arguments.end()}, options.ranks);
+  return launch_ranks(transport, {ctx.arguments.begin() + 1, ctx.arguments.end()}, options.ranks);
 }
 
 }  // namespace gradwire::program

@@ -17,6 +17,10 @@ class App;
 class Validator;
 }  // namespace CLI
 
+namespace gradwire {
+struct transport_entry;
+}  // namespace gradwire
+
 namespace gradwire::program {
 
 //! `--ranks`, `--transport` and `--timeout`.
@@ -42,8 +46,9 @@ void add_world_options(CLI::App& command, world_options& options);
 //! get a few seconds to end by themselves. Rank 0 keeps this process's output; the error lines of the others are
 //! printed only when they say what went wrong first. Returns their common status; throws program_error that names the
 //! rank that failed and how it ended, interrupted_error after Ctrl-C. No process outlives the call. Main thread only.
-//! `meanwhile`, where there is one, is called some times a second.
-exit_code launch_ranks(std::vector<std::string> const& arguments, std::size_t ranks,
+//! `meanwhile`, where there is one, is called some times a second. Ranks of a transport with a launcher of its own are
+//! started and supervised by that, which also prints what they say.
+exit_code launch_ranks(transport_entry const& transport, std::vector<std::string> const& arguments, std::size_t ranks,
                        std::function<void()> const& meanwhile = {});
 
 //! This launched rank's end of the world. An interruption while it waits for the others ends the process at once: there

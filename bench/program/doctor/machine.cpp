@@ -216,8 +216,7 @@ finding check_local_rank() {
 std::vector<finding> check_gpu() {
   std::vector<finding> result;
   for (auto const& [name, mend] :
-       {std::pair{"cuda", "nothing: ranks average on the CPU"}, std::pair{"nccl", "use --transport gloo or inproc"},
-        std::pair{"mpi", "use --transport gloo; it runs under mpirun, too"}}) {
+       {std::pair{"cuda", "nothing: ranks average on the CPU"}, std::pair{"nccl", "use --transport gloo or inproc"}}) {
     result.push_back({.how = severity::info, .check = name, .text = "not in this build", .mend = mend});
   }
   return result;

@@ -14,14 +14,19 @@
 #include <cstdlib>
 #include <exception>
 #include <fstream>
+#include <sstream>
+#include <string>
 #include <thread>
 
 #include <fmt/format.h>
 
 #include <gradwire/env.hpp>
 #include <gradwire/error.hpp>
+#include <gradwire/launch.hpp>
 
 #include "program/common/console.hpp"
+#include "program/common/json_lines.hpp"
+#include "program/common/process.hpp"
 #include "program/common/temporary_directory.hpp"
 #include "program/doctor/checks.hpp"
 
@@ -151,6 +156,71 @@ measured over_processes(transport_entry const& transport, std::chrono::milliseco
   return result;
 }
 
+// Ranks that only a launcher can start: a sweep of two of them. Throws program_error with what that said.
+measured over_launcher(transport_entry const& transport, std::chrono::milliseconds timeout) {
+  temporary_directory const folder;
+  auto const output = folder / "output";
+  auto const results = folder / "results.jsonl";
+  auto command = transport.launcher(ranks);
+  std::vector<std::string> const rank{self_executable(), "sweep",
+                                      "--transport",     std::string{transport.name},
+                                      "--spec",          "none",
+                                      "--min-bytes",     std::to_string(sizeof(float)),
+                                      "--max-bytes",     std::to_string(large_count * sizeof(float)),
+                                      "--factor",        std::to_string(large_count),
+                                      "--iters",         "3",
+                                      "--timeout",       fmt::format("{}", static_cast<double>(timeout.count()) / 1000),
+                                      "--json",          results.string()};
+  command.insert(command.end(), rank.begin(), rank.end());
+  std::vector<process> running;
+  running.emplace_back(process_options{.arguments = command, .output = output, .errors = output});
+  static_cast<void>(wait_any(running, 2 * timeout));
+  auto const& end = running.front().end();
+  auto const lines = end && end->good() ? read_json_lines(results) : std::vector<record>{};
+  measured result;
+  for (record const& line : lines) {
+    if (line.value("event", "") != "case") continue;
+    result.right = result.right && line.at("wrong") == 0;
+    if (line.at("count") == 1) result.small_seconds = line.at("time_us").get<double>() / 1e6;
+    if (line.at("count") == large_count) result.large_gbps = line.at("algbw_gbps").get<double>();
+  }
+  if (result.large_gbps > 0) return result;
+  stop_all(running);
+  throw program_error{fmt::format("{} with {} ranks {}: {}", transport.launcher(ranks).front(), ranks,
+                                  end ? "ended with " + end->text() : "did not end in time", read_file(output))};
+}
+
+// Without line breaks, and the dashes with which a launcher frames what it says.
+std::string one_line(std::string const& text) {
+  std::istringstream words{text};
+  std::string result;
+  for (std::string word; words >> word;) {
+    if (word.find_first_not_of('-') == std::string::npos) continue;
+    result += (result.empty() ? "" : " ") + word;
+  }
+  return result;
+}
+
+finding check_launched(transport_entry const& transport, doctor_options const& options) {
+  finding line{.check = std::string{transport.name}};
+  auto const launcher = transport.launcher(ranks).front();
+  if (detect_launch(env::get(), false)) {
+    line.how = severity::info;
+    line.text = "in this build; these ranks use it with --transport " + line.check;
+    line.mend = "run the doctor without a launcher to try it";
+    return line;
+  }
+  try {
+    return judged(line.check, over_launcher(transport, std::chrono::milliseconds{options.timeout_ms}));
+  } catch (program_error const& failure) {
+    line.how = severity::warning;
+    line.text = one_line(failure.what());
+    line.mend = fmt::format("see that {} is installed and starts two processes of any program, or use --transport gloo",
+                            launcher);
+    return line;
+  }
+}
+
 constexpr double stream_seconds = 0.15;
 
 class owned_socket {
@@ -256,6 +326,7 @@ finding check_transport(transport_entry const& transport, doctor_options const& 
     line.how = severity::info;
     return line;
   }
+  if (transport.launcher != nullptr) return check_launched(transport, options);
   std::chrono::milliseconds const timeout{options.timeout_ms};
   try {
     return judged(line.check,

@@ -156,7 +156,7 @@ exit_code run_processes(sweep_options const& options, world const& where, sweep_
   };
   try {
     exit_code const status =
-        launch_ranks(part_arguments(options, where.transport->name, records), where.ranks, collect);
+        launch_ranks(*where.transport, part_arguments(options, where.transport->name, records), where.ranks, collect);
     collect();
     return status;
   } catch (program_error const&) {  // a rank died, or Ctrl-C: what is finished is kept

@@ -109,7 +109,7 @@ void complete(train_options& options, bool lr_given) {
     throw program_error{fmt::format("--lr {} is not a positive number: use one such as {}", config.lr, presets.lr)};
   }
   if (!options.world.ranks_given) options.world.ranks = presets.ranks;
-  auto const launch = detect_launch();
+  auto const launch = detect_launch(env::get(), false);
   config.world = launch ? launch->world : options.world.ranks;
   config.spec = spec::parse(config.spec).text();
   for (std::string& text : config.rules) text = rule::parse(text).text();
