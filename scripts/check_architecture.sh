@@ -14,7 +14,7 @@ forbid() {
   done < <(git ls-files -z "$folder" | xargs -0 -r grep -nE "^ *# *include *[<\"]($pattern)" /dev/null || true)
 }
 forbid core 'compressors/|comm/|overlap/|bench/' "core uses nothing of gradwire but itself"
-forbid compressors 'comm/|overlap/|bench/|gradwire/(communicator|inproc|gloo|handshake|launch|reduc)' \
+forbid compressors 'comm/|overlap/|bench/|gradwire/(communicator|inproc|gloo|mpi|handshake|launch|reduc)' \
   "codecs know nothing of ranks"
 for transport in comm/*/; do
   [[ $transport == comm/reductions/ ]] && continue

@@ -36,6 +36,8 @@ else()
   gradwire_mpi_test(conformance_3 RANKS 3 FILTER *Conformance.*:*OneWorld.*)
   gradwire_mpi_test(failures RANKS 3 FILTER *Failure.*)
   gradwire_mpi_test(own RANKS 3 FILTER Mpi.*:Transfer.*)
+  gradwire_mpi_test(threads RANKS 1 FILTER MpiThreads.* OPTIONS -x GRADWIRE_TEST_ONE_THREAD=1)
+  gradwire_mpi_test(start RANKS 3 FILTER MpiStart.*)
   gradwire_mpi_test(death RANKS 3 FILTER MpiDeath.* OPTIONS --enable-recovery
                     SAYS "rank 0 was told.*rank 2 was told|rank 2 was told.*rank 0 was told")
 endif()

@@ -194,6 +194,20 @@ TEST_F(Transfer, WhatWasAbandonedTouchesNoBuffer) {
   for (auto const byte : untouched) ASSERT_EQ(byte, std::byte{9});
 }
 
+// With GRADWIRE_TEST_ONE_THREAD, as a user would have it who calls plain MPI_Init.
+TEST(MpiThreads, ALevelThatIsTooLowIsRefusedWithTheMend) {
+  expect_refused([] { static_cast<void>(make_mpi()); }, errc::unsupported, "MPI_Init_thread with MPI_THREAD_MULTIPLE");
+}
+
+TEST(MpiStart, EndsInATimeoutWhenARankDoesNotCome) {
+  if (mpi_environment::rank() == 1) {
+    MPI_Barrier(MPI_COMM_WORLD);
+    return;
+  }
+  expect_refused([] { static_cast<void>(make_mpi({.timeout = 300ms})); }, errc::timeout, "not all ranks came");
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
 // Under mpirun --enable-recovery, which does not end the others. What they say is looked at by ctest.
 TEST(MpiDeath, ARankThatDiesInAStepIsNamedWhenTheTimeoutEnds) {
   auto const comm = make_mpi({.timeout = 1s});
