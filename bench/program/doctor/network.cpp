@@ -201,10 +201,18 @@ std::string one_line(std::string const& text) {
   return result;
 }
 
+bool under_a_launcher() {
+  try {
+    return detect_launch(env::get(), false).has_value();
+  } catch (error const&) {
+    return true;  // whose variables are wrong: another check tells
+  }
+}
+
 finding check_launched(transport_entry const& transport, doctor_options const& options) {
   finding line{.check = std::string{transport.name}};
   auto const launcher = transport.launcher(ranks).front();
-  if (detect_launch(env::get(), false)) {
+  if (under_a_launcher()) {
     line.how = severity::info;
     line.text = "in this build; these ranks use it with --transport " + line.check;
     line.mend = "run the doctor without a launcher to try it";
