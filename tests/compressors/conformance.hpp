@@ -30,7 +30,7 @@ inline constexpr std::array both_implementations{implementation::fast, implement
   if (key.kind == key_kind::choice) {
     for (std::size_t i = 0; i < key.choices.size(); ++i) values.push_back(static_cast<double>(i));
   } else if (key.kind == key_kind::integer && key.max - key.min < 10) {
-    for (double value = key.min; value <= key.max; ++value) values.push_back(value);
+    for (int i = 0; i <= static_cast<int>(key.max - key.min); ++i) values.push_back(key.min + i);
   } else {
     values = {key.min, key.max};
   }

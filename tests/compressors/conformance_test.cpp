@@ -76,7 +76,7 @@ TEST_P(Conformance, StaysInsideItsBuffersAndLeavesTheGapsAlone) {
 }
 
 TEST_P(Conformance, KeepsItsErrorBound) {
-  for_each_variant([this](codec const& codec) {
+  for_each_variant([](codec const& codec) {
     for (std::size_t const n : sizes()) {
       if (n > 5000 && codec.text() != codec::parse(GetParam()->name).text()) continue;
       SCOPED_TRACE(n);
