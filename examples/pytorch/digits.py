@@ -5,7 +5,6 @@
         torchrun --nproc-per-node 2 examples/pytorch/digits.py --spec {spec} --seed {seed} --metrics {metrics}
 """
 
-import argparse
 import gzip
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import gradwire.torch
+from common import parser, report
 
 DATA = Path(__file__).parents[1] / "data" / "digits.csv.gz"
 
@@ -29,14 +29,11 @@ def digits() -> tuple[TensorDataset, TensorDataset]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--spec", default="onebit+ef", help="how gradients travel; empty: plain DDP")
-    parser.add_argument("--epochs", type=int, default=8)
-    parser.add_argument("--batch", type=int, default=16, help="of each worker")
-    parser.add_argument("--lr", type=float, default=0.1)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--metrics", default="", help="a file for the records of the run")
-    options = parser.parse_args()
+    arguments = parser(__doc__)
+    arguments.add_argument("--epochs", type=int, default=8)
+    arguments.add_argument("--batch", type=int, default=16, help="of each worker")
+    arguments.add_argument("--lr", type=float, default=0.1)
+    options = arguments.parse_args()
 
     dist.init_process_group("gloo")
     torch.set_num_threads(1)
@@ -61,10 +58,7 @@ def main() -> None:
             with torch.no_grad():
                 accuracy = (model.module(test.tensors[0]).argmax(1) == test.tensors[1]).float().mean().item()
             log.eval("accuracy", accuracy)
-    if dist.get_rank() == 0:
-        stats = handle.stats() if handle else {}
-        sent = f", {stats['compression']:.1f} times fewer bytes" if stats.get("compression") else ""
-        print(f"{options.spec or 'plain DDP'}: accuracy {accuracy:.4f}{sent}")
+    report(options.spec, "accuracy", accuracy, handle)
     dist.destroy_process_group()
 
 

@@ -1,14 +1,20 @@
-"""Runs a function on several ranks: forked processes with a process group of their own, as torchrun would start them."""
+"""Runs a function or a script on several ranks: forked processes, placed as torchrun would place them."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import multiprocessing
 import os
 import pickle
+import runpy
 import signal
+import socket
+import sys
 import tempfile
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,50 +30,88 @@ class RankFailed(AssertionError):
     pass
 
 
-def _child(rank: int, ranks: int, folder: str, body: Callable[..., Any], arguments: tuple, pipe: Any) -> None:
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def _child(body: Callable[..., Any], arguments: tuple, pipe: Any) -> None:
     try:
-        dist.init_process_group("gloo", store=dist.FileStore(f"{folder}/store", ranks), rank=rank, world_size=ranks)
-        torch.manual_seed(1 + rank)
-        pipe.send_bytes(pickle.dumps(("ok", body(rank, *arguments))))
-        dist.destroy_process_group()
+        pipe.send_bytes(pickle.dumps(("ok", body(*arguments))))
     except BaseException:  # also what a test raises on purpose and does not catch
         pipe.send_bytes(pickle.dumps(("failed", traceback.format_exc())))
     pipe.close()
     os._exit(0)
 
 
+def _on_ranks(ranks: int, body: Callable[..., Any], *arguments: Any, timeout: float) -> list[Any]:
+    """What body(rank, *arguments) returned, by rank; None for a rank that died."""
+    pipes, processes = [], []
+    for rank in range(ranks):
+        ours, theirs = _fork.Pipe(duplex=False)
+        process = _fork.Process(target=_child, args=(body, (rank, *arguments), theirs))
+        process.start()
+        theirs.close()
+        pipes.append(ours)
+        processes.append(process)
+    results: list[Any] = []
+    try:
+        for rank, pipe in enumerate(pipes):
+            if not pipe.poll(timeout):
+                raise RankFailed(f"rank {rank} did not end within {timeout} s")
+            try:
+                status, value = pickle.loads(pipe.recv_bytes())
+            except EOFError:
+                status, value = "ok", None
+            if status != "ok":
+                raise RankFailed(f"rank {rank}:\n{value}")
+            results.append(value)
+    finally:
+        for process in processes:
+            process.join(5)
+            if process.is_alive():
+                os.kill(process.pid, signal.SIGKILL)
+                process.join()
+    return results
+
+
+def _in_group(rank: int, ranks: int, folder: str, body: Callable[..., Any], arguments: tuple) -> Any:
+    dist.init_process_group("gloo", store=dist.FileStore(f"{folder}/store", ranks), rank=rank, world_size=ranks)
+    torch.manual_seed(1 + rank)
+    result = body(rank, *arguments)
+    dist.destroy_process_group()
+    return result
+
+
+def _script(rank: int, ranks: int, port: int, script: str, arguments: tuple[str, ...]) -> str:
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_WORLD_SIZE=str(ranks),
+                      MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    sys.argv = [script, *arguments]
+    sys.path.insert(0, str(Path(script).parent))
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        runpy.run_path(script, run_name="__main__")
+    return out.getvalue()
+
+
 @pytest.fixture
 def run_ranks() -> Callable[..., list[Any]]:
-    """run_ranks(ranks, body, *arguments) -> what body(rank, *arguments) returned, by rank; None for a rank that died."""
+    """run_ranks(ranks, body, *arguments): body(rank, *arguments) in a process group; what each returned, by rank."""
 
     def run(ranks: int, body: Callable[..., Any], *arguments: Any, timeout: float = 120) -> list[Any]:
         with tempfile.TemporaryDirectory() as folder:
-            pipes, processes = [], []
-            for rank in range(ranks):
-                ours, theirs = _fork.Pipe(duplex=False)
-                process = _fork.Process(target=_child, args=(rank, ranks, folder, body, arguments, theirs))
-                process.start()
-                theirs.close()
-                pipes.append(ours)
-                processes.append(process)
-            results: list[Any] = []
-            try:
-                for rank, pipe in enumerate(pipes):
-                    if not pipe.poll(timeout):
-                        raise RankFailed(f"rank {rank} did not end within {timeout} s")
-                    try:
-                        status, value = pickle.loads(pipe.recv_bytes())
-                    except EOFError:
-                        status, value = "ok", None
-                    if status != "ok":
-                        raise RankFailed(f"rank {rank}:\n{value}")
-                    results.append(value)
-            finally:
-                for process in processes:
-                    process.join(5)
-                    if process.is_alive():
-                        os.kill(process.pid, signal.SIGKILL)
-                        process.join()
-            return results
+            return _on_ranks(ranks, _in_group, ranks, folder, body, arguments, timeout=timeout)
+
+    return run
+
+
+@pytest.fixture
+def run_script() -> Callable[..., list[str]]:
+    """run_script(ranks, script, *arguments): what each rank of it printed. Where torchrun takes seconds to start, this
+    takes none."""
+
+    def run(ranks: int, script: Path, *arguments: str, timeout: float = 120) -> list[str]:
+        return _on_ranks(ranks, _script, ranks, free_port(), str(script), arguments, timeout=timeout)
 
     return run
