@@ -20,9 +20,9 @@ def batch(rank: int, step: int, shape: tuple[int, ...] = (16, 32)) -> tuple[torc
     return torch.randn(*shape, generator=made), torch.randint(0, 10, (shape[0],), generator=made)
 
 
-def train(model: nn.Module, rank: int, steps: int, first: int = 0, lr: float = 0.05, set_to_none: bool = True,
-          between: Callable[[], None] | None = None) -> None:
-    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
+def train(model: nn.Module, rank: int, steps: int, first: int = 0, lr: float = 0.05, momentum: float = 0.9,
+          set_to_none: bool = True, between: Callable[[], None] | None = None) -> None:
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=momentum)
     for step in range(first, first + steps):
         x, y = batch(rank, step)
         optimizer.zero_grad(set_to_none=set_to_none)

@@ -136,7 +136,8 @@ class Handle:
 
     def load_state_dict(self, states: Mapping[str, torch.Tensor]) -> None:
         """Takes what state_dict() gave on this rank; or, saved by another number of ranks, all of their dicts merged,
-        on every rank: the sum over ranks of residuals keeps its value. Collective in effect: all ranks load."""
+        on every rank: the mean over ranks of residuals, which is what is still owed, keeps its value. All ranks load.
+        torch.distributed.checkpoint loads through gradwire.torch.checkpoint.LoadPlanner."""
         own = f"rank{self._comm.rank}_of_{self._comm.size}"
         if own in states:
             chosen = [states[own] if f"rank{r}_of_{self._comm.size}" == own else b"" for r in range(self._comm.size)]
