@@ -1,5 +1,3 @@
-#include <chrono>
-#include <cmath>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -24,11 +22,6 @@ namespace nb = nanobind;
 namespace gradwire::python {
 namespace {
 
-std::chrono::milliseconds to_timeout(double seconds) {
-  expects(seconds >= 0.001 && seconds <= 1e6, "timeout: give seconds, from 0.001 to 1,000,000");
-  return std::chrono::milliseconds{std::llround(seconds * 1000)};
-}
-
 //! One layout of a bucket, read once.
 struct layout {
   dtype type = dtype::f32;
@@ -40,22 +33,6 @@ layout make_layout(std::string const& type, std::vector<std::pair<std::size_t, s
   for (auto const& [index, offset] : slots) made.slots.push_back({index, offset});
   return made;
 }
-
-//! A Python object that a thread without the interpreter's lock carries around.
-class carried {
- public:
-  explicit carried(nb::object object) : object_{std::move(object)} {}
-  ~carried() {
-    nb::gil_scoped_acquire const acquired;
-    object_.reset();
-  }
-  carried(carried const&) = delete;
-  carried& operator=(carried const&) = delete;
-  [[nodiscard]] nb::object const& get() const noexcept { return object_; }
-
- private:
-  nb::object object_;
-};
 
 struct parameter_list {
   std::vector<std::string> names;
@@ -188,6 +165,7 @@ void bind_averager(nb::module_& module) {
   nb::class_<communicator>(module, "Communicator")
       .def_prop_ro("rank", &communicator::rank)
       .def_prop_ro("size", &communicator::size)
+      .def_prop_ro("transport", [](communicator const& comm) { return std::string{comm.transport()}; })
       .def("abort", &communicator::abort, nb::call_guard<nb::gil_scoped_release>());
   module.def(
       "make_gloo",

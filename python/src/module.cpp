@@ -1,6 +1,7 @@
 // gradwire._core: what the Python package needs of the library. No logic here: arguments in, results out.
 #include "bindings.hpp"
 
+#include <cmath>
 #include <string>
 
 #include <nanobind/stl/string.h>
@@ -30,6 +31,11 @@ dtype parse_dtype(std::string_view text) {
   throw error{errc::invalid_argument, "dtype '" + std::string{text} + "' is not known: use f32, f16 or bf16"};
 }
 
+std::chrono::milliseconds to_timeout(double seconds) {
+  expects(seconds >= 0.001 && seconds <= 1e6, "timeout: give seconds, from 0.001 to 1,000,000");
+  return std::chrono::milliseconds{std::llround(seconds * 1000)};
+}
+
 }  // namespace gradwire::python
 
 NB_MODULE(_core, module) {
@@ -44,4 +50,5 @@ NB_MODULE(_core, module) {
   module.attr("has_gloo") = gradwire::has_gloo();
   gradwire::python::bind_codecs(module);
   gradwire::python::bind_averager(module);
+  gradwire::python::bind_collectives(module);
 }

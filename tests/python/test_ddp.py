@@ -1,6 +1,7 @@
 """What users of DistributedDataParallel do, each on real DDP over several processes."""
 
 import contextlib
+import functools
 
 import pytest
 import torch
@@ -12,6 +13,14 @@ from torch.nn.parallel import DistributedDataParallel
 import gradwire.torch
 from models import agree, batch, flat, mlp, small_buckets, train
 
+
+@pytest.fixture(params=["gloo", "torch"])
+def transport(request, monkeypatch):
+    """The ranks, which are forked, attach over it."""
+    monkeypatch.setattr(gradwire.torch, "attach", functools.partial(gradwire.torch.attach, transport=request.param))
+
+
+over_both = pytest.mark.usefixtures("transport")
 METHODS = ["none", "bf16", "onebit+ef", "quant(bits=4)+ef", "topk(ratio=0.05)+ef"]
 
 
@@ -27,6 +36,7 @@ def plain_and_attached(rank, options, set_to_none):
     return handle.stats()["steps"]
 
 
+@over_both
 @pytest.mark.parametrize("set_to_none", [True, False])
 @pytest.mark.parametrize("options", [{}, {"gradient_as_bucket_view": True}, {"static_graph": True},
                                      {"find_unused_parameters": True}], ids=str)
@@ -44,6 +54,7 @@ def trains(rank, method):
     return stats["compression"]
 
 
+@over_both
 @pytest.mark.parametrize("ranks", [1, 3])
 @pytest.mark.parametrize("method", METHODS)
 def test_all_ranks_end_with_the_same_bits(run_ranks, method, ranks):
@@ -76,6 +87,7 @@ def accumulates(rank):
     return handle.stats()["steps"]
 
 
+@over_both
 def test_no_sync_accumulates_and_averages_once(run_ranks):
     assert run_ranks(2, accumulates) == [3, 3]
 
@@ -106,6 +118,7 @@ def uses_branches(rank, method):
     assert torch.equal(model.module.nobody.detach(), torch.ones(2000, 2))
 
 
+@over_both
 @pytest.mark.parametrize("method", ["none", "onebit+ef"])
 def test_parameters_without_use_on_one_rank_or_all(run_ranks, method):
     run_ranks(2, uses_branches, method)
@@ -148,6 +161,7 @@ def trains_odd(rank, method):
     agree(model)
 
 
+@over_both
 @pytest.mark.parametrize("method", METHODS)
 def test_shared_frozen_channels_last_and_buffers(run_ranks, method):
     run_ranks(2, trains_odd, method)
@@ -175,6 +189,7 @@ def trains_mixed(rank, method):
     agree(model)
 
 
+@over_both
 @pytest.mark.parametrize("method", METHODS)
 def test_types_in_one_model(run_ranks, method):
     run_ranks(2, trains_mixed, method)
@@ -210,6 +225,7 @@ def overflows(rank, method):
     agree(model)
 
 
+@over_both
 @pytest.mark.parametrize("method", METHODS)
 def test_an_overflow_on_one_rank_skips_the_step_on_all(run_ranks, method):
     run_ranks(2, overflows, method)
@@ -228,6 +244,7 @@ def joins(rank, method):
     return flat(model)
 
 
+@over_both
 @pytest.mark.parametrize("method", ["none", "onebit+ef"])
 def test_join_with_uneven_inputs(run_ranks, method):
     run_ranks(2, joins, method)
@@ -259,6 +276,7 @@ def clips_and_has_two_models(rank):
     assert not torch.equal(flat(one), flat(two))
 
 
+@over_both
 def test_clipping_and_a_second_model(run_ranks):
     run_ranks(2, clips_and_has_two_models)
 
@@ -272,6 +290,7 @@ def attaches_late(rank):
     return handle.stats()["steps"]
 
 
+@over_both
 def test_attached_after_training_started(run_ranks):
     assert run_ranks(2, attaches_late) == [3, 3]
 
@@ -286,6 +305,7 @@ def in_a_subgroup(rank):
     return flat(model)
 
 
+@over_both
 def test_a_process_group_of_some_ranks(run_ranks):
     first, _, third = run_ranks(3, in_a_subgroup)
     assert torch.equal(first, third)
@@ -303,6 +323,7 @@ def follows_options(rank, trace):
     handle.write_trace(f"{trace}/{rank}.json")
 
 
+@over_both
 def test_rules_warm_up_and_trace(run_ranks, tmp_path):
     run_ranks(2, follows_options, str(tmp_path))
     assert "exchange" in (tmp_path / "1.json").read_text()

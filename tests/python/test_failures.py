@@ -11,7 +11,9 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import gradwire.torch
-from models import batch, mlp, small_buckets, train
+from models import agree, batch, mlp, small_buckets, train
+
+over_both = pytest.mark.parametrize("transport", ["gloo", "torch"])
 
 
 def refusals(rank):
@@ -25,6 +27,7 @@ def refusals(rank):
     refused("diverges", model, "quant(bits=1,round=stochastic)+ef")
     refused("=>", model, "none", rules=["embed"])
     refused("timeout", model, "none", timeout=0)
+    refused("transport='nccl' is not known: use one of auto, gloo, torch", model, "none", transport="nccl")
     refused("float64", DistributedDataParallel(mlp(torch.float64)), "none")
     refused("sparse=False", DistributedDataParallel(nn.EmbeddingBag(50, 8, sparse=True)), "none")
     torch._dynamo.config.optimize_ddp = "python_reducer"
@@ -66,9 +69,9 @@ def loss_of_step(model, rank, step):
     return nn.functional.cross_entropy(model(x), y)
 
 
-def dies(rank):
+def dies(rank, transport):
     model = small_buckets(mlp())
-    gradwire.torch.attach(model, "onebit+ef", timeout=10)
+    gradwire.torch.attach(model, "onebit+ef", timeout=10, transport=transport)
     train(model, rank, 3)
     loss = loss_of_step(model, rank, 3)
     if rank == 1:
@@ -79,17 +82,18 @@ def dies(rank):
     return str(raised.value)
 
 
-def test_a_rank_that_is_killed_is_named_by_the_others(run_ranks):
-    first, _, third = run_ranks(3, dies)
+@over_both
+def test_a_rank_that_is_killed_is_named_by_the_others(run_ranks, transport):
+    first, _, third = run_ranks(3, dies, transport)
     assert "rank 1" in first and "rank 1" in third
 
 
-def hangs(rank):
+def hangs(rank, transport):
     pids = [None] * 3
     dist.all_gather_object(pids, os.getpid())
     others = dist.new_group([0, 2])
     model = small_buckets(mlp())
-    gradwire.torch.attach(model, "onebit+ef", timeout=2)
+    gradwire.torch.attach(model, "onebit+ef", timeout=2, transport=transport)
     train(model, rank, 3)
     loss = loss_of_step(model, rank, 3)
     if rank == 1:
@@ -104,7 +108,69 @@ def hangs(rank):
     return raised.value.code, str(raised.value)
 
 
-def test_a_rank_that_hangs_is_named_by_the_others_within_the_timeout(run_ranks):
-    first, _, third = run_ranks(3, hangs)
+@over_both
+def test_a_rank_that_hangs_is_named_by_the_others_within_the_timeout(run_ranks, transport):
+    first, _, third = run_ranks(3, hangs, transport)
     for code, text in (first, third):
         assert code == "timeout" and "rank 1" in text
+
+
+def chooses(rank, transport, has_gloo):
+    gradwire._core.has_gloo = has_gloo[rank]
+    model = small_buckets(mlp())
+    try:
+        handle = gradwire.torch.attach(model, "onebit+ef", timeout=20, transport=transport[rank])
+    except gradwire.Error as why:
+        return why.code, str(why)
+    train(model, rank, 2)
+    return handle.stats()["transport"]
+
+
+@pytest.mark.parametrize(("transport", "has_gloo", "chosen"), [
+    (["auto", "auto"], [True, True], "gloo"),
+    (["auto", "auto"], [True, False], "torch"),
+    (["torch", "torch"], [True, True], "torch"),
+])
+def test_all_ranks_choose_one_transport(run_ranks, transport, has_gloo, chosen):
+    assert run_ranks(2, chooses, transport, has_gloo) == [chosen, chosen]
+
+
+def trains_over_another_backend(rank):
+    def make(store, rank, size, timeout):
+        return dist.ProcessGroupGloo(store, rank, size, timeout)
+
+    dist.Backend.register_backend("another", make, devices=["cpu"])
+    group = dist.new_group(backend="another")
+    model = small_buckets(mlp(), process_group=group)
+    handle = gradwire.torch.attach(model, "onebit+ef")
+    train(model, rank, 2)
+    agree(model)
+    return handle.stats()["transport"]
+
+
+def test_a_group_of_another_backend_is_served_through_torch(run_ranks):
+    assert run_ranks(2, trains_over_another_backend) == ["torch", "torch"]
+
+
+@pytest.mark.parametrize(("transport", "has_gloo", "words"), [
+    (["auto", "torch"], [True, True], "rank 1 attached with transport='torch' and rank 0 with 'auto'"),
+    (["gloo", "gloo"], [True, False], "rank 1 was built without libgloo"),
+])
+def test_transports_that_cannot_be_are_refused_on_all_ranks(run_ranks, transport, has_gloo, words):
+    for code, text in run_ranks(2, chooses, transport, has_gloo):
+        assert code == "mismatch" and words in text
+
+
+def comes_alone(rank):
+    model = small_buckets(mlp())
+    if rank == 1:
+        dist.barrier()
+        return
+    with pytest.raises(gradwire.Error, match="rank 1 did not come within 1") as raised:
+        gradwire.torch.attach(model, "none", timeout=1)
+    dist.barrier()
+    return raised.value.code
+
+
+def test_a_rank_that_does_not_attach_is_named(run_ranks):
+    assert run_ranks(2, comes_alone)[0] == "timeout"

@@ -62,13 +62,13 @@ class Handle:
     """What attach() returns. Keep it, or not: the hook lives as long as the model."""
 
     def __init__(self, ddp: DistributedDataParallel, spec: str, rules: Sequence[str], min_numel: int, seed: int,
-                 group: dist.ProcessGroup, timeout: float, timeline: bool) -> None:
+                 group: dist.ProcessGroup, timeout: float, timeline: bool, transport: str) -> None:
         parameters = _averaged_parameters(ddp)
         self._names = list(parameters)
         self._index = {id(parameter): i for i, parameter in enumerate(parameters.values())}
         self._layouts: dict[int, tuple[tuple[int, ...], _core.Layout]] = {}
         self._pending: list[torch.futures.Future[torch.Tensor]] = []
-        self._comm = meet(group, timeout)
+        self._comm = meet(group, timeout, transport)
         self._averager = _core.Averager(
             self._comm, self._names, [list(parameter.shape) for parameter in parameters.values()],
             [_DTYPES[parameter.dtype] for parameter in parameters.values()], spec, rules, min_numel, seed, timeline)
@@ -118,10 +118,10 @@ class Handle:
             torch.autograd.Variable._execution_engine.queue_callback(wait)
 
     def stats(self) -> dict[str, Any]:
-        """Steps, raw_bytes (as f32 by the dense algorithm), wire_bytes (what this rank sent), compression,
+        """The transport, "gloo" or "torch"; steps, raw_bytes (as f32 by the dense algorithm), wire_bytes (what this rank sent), compression,
         collectives, exposed_seconds (what was left behind backward), buckets, and residual_norm by parameter (of what
         error feedback holds back, on this rank)."""
-        result = self._averager.stats()
+        result = {"transport": self._comm.transport} | self._averager.stats()
         result["compression"] = result["raw_bytes"] / result["wire_bytes"] if result["wire_bytes"] else None
         residuals = {name: self._averager.residual(i) for i, name in enumerate(self._names)}
         result["residual_norm"] = {name: float(torch.from_numpy(values).norm())
@@ -160,20 +160,21 @@ class Handle:
 
 def attach(model: torch.nn.Module, spec: str, *, rules: Sequence[str] = (), min_numel: int = 1024,
            warmup_steps: int = 0, process_group: dist.ProcessGroup | None = None, seed: int = 0,
-           timeout: float = 300.0, trace: bool = False) -> Handle:
+           timeout: float = 300.0, trace: bool = False, transport: str = "auto") -> Handle:
     """Averages the gradients of a DistributedDataParallel by ``spec``, e.g. ``"onebit+ef"``, from the next backward on.
 
     Collective: every rank calls it with equal arguments, before training; ranks that differ all raise Error. ``rules``
     are ``"name~REGEX=>SPEC"`` and decide first; other parameters of one dimension or under ``min_numel`` elements go
     dense. The first ``warmup_steps`` steps are dense. ``process_group``: that of the model unless given. The ranks get
-    a communicator of their own; no wait in it is longer than ``timeout`` seconds.
+    a communicator of their own; no wait in it is longer than ``timeout`` seconds. ``transport``: ``"gloo"``, gradwire's
+    own connections; ``"torch"``, a new group of torch's; ``"auto"``, the first where the model's group is Gloo's.
     """
     _check_torch()
     ddp = _ddp_of(model)
     if warmup_steps:
         spec = f"{spec}+warmup(steps={warmup_steps})"
     handle = Handle(ddp, _core.check_spec(spec), list(rules), min_numel, seed, process_group or ddp.process_group,
-                    timeout, trace)
+                    timeout, trace, transport)
     ddp.register_comm_hook(None, _with_signature(handle))
     ddp._gradwire = handle
     return handle
