@@ -1,7 +1,7 @@
 """A small transformer that learns to write text, one character at a time, on several workers.
 
     torchrun --nproc-per-node 2 examples/pytorch/char_gpt.py --spec onebit+ef
-    gradwire ab --arm none --arm onebit+ef --arm 'quant(bits=4)+ef' --seeds 3 --metric loss --better lower -- \\
+    gradwire ab --arm none --arm onebit+ef --arm 'quant(bits=4)+ef' --metric loss --better lower --margin 0.05 -- \\
         torchrun --nproc-per-node 2 examples/pytorch/char_gpt.py --spec {spec} --seed {seed} --metrics {metrics}
 
 Without --text it reads the documents and sources of this repository.
