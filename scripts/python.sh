@@ -36,6 +36,6 @@ echo "python: building the package"
   fail "the package could not be built"
 
 [[ ${1:-} == test ]] || exit 0
-need pytest torch torchvision accelerate lightning
+need pytest mypy torch torchvision accelerate lightning
 echo "== tests: python"
 "$python" -m pytest --quiet --junit-xml build/python-junit.xml tests/python

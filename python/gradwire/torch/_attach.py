@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import GradBucket
 from torch.nn.parallel import DistributedDataParallel
 
 from gradwire import _core
@@ -73,7 +74,7 @@ class Handle:
             self._comm, self._names, [list(parameter.shape) for parameter in parameters.values()],
             [_DTYPES[parameter.dtype] for parameter in parameters.values()], spec, rules, min_numel, seed, timeline)
 
-    def _layout(self, bucket: dist.GradBucket, buffer: torch.Tensor) -> _core.Layout:
+    def _layout(self, bucket: GradBucket, buffer: torch.Tensor) -> _core.Layout:
         parameters = bucket.parameters()
         key = tuple(map(id, parameters))
         known = self._layouts.get(bucket.index())
@@ -87,7 +88,7 @@ class Handle:
         self._layouts[bucket.index()] = (key, layout)
         return layout
 
-    def _hook(self, state: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    def _hook(self, state: object, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
         future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
         buffer = bucket.buffer()
 
@@ -95,7 +96,7 @@ class Handle:
             if failure is None:
                 future.set_result(buffer)
             else:
-                future.set_exception(failure)
+                future.set_exception(failure)  # type: ignore[arg-type]  # torch takes it for a result
 
         last = bucket.is_last()
         self._averager.start(buffer.data_ptr(), self._layout(bucket, buffer), last, done)
@@ -176,15 +177,15 @@ def attach(model: torch.nn.Module, spec: str, *, rules: Sequence[str] = (), min_
     handle = Handle(ddp, _core.check_spec(spec), list(rules), min_numel, seed, process_group or ddp.process_group,
                     timeout, trace, transport)
     ddp.register_comm_hook(None, _with_signature(handle))
-    ddp._gradwire = handle
+    ddp._gradwire = handle  # type: ignore[assignment]
     return handle
 
 
-def _with_signature(handle: Handle):
+def _with_signature(handle: Handle) -> Callable[[object, GradBucket], torch.futures.Future[torch.Tensor]]:
     # torch reads the hook's annotations, and wants its second parameter to be called bucket.
-    def gradwire_hook(state: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    def gradwire_hook(state: object, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
         return handle._hook(state, bucket)
 
-    gradwire_hook.__annotations__ = {"state": object, "bucket": dist.GradBucket,
+    gradwire_hook.__annotations__ = {"state": object, "bucket": GradBucket,
                                      "return": torch.futures.Future[torch.Tensor]}
     return gradwire_hook

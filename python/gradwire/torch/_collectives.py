@@ -50,6 +50,7 @@ class Collectives:
                                   _tag(self._sent[peer], len(memory)))
                 under_way.append((peer, work))
             for peer, work in under_way:
+                assert work is not None  # it is on ranks outside the group
                 left = self._timeout - (time.monotonic() - begin)
                 work.wait(timedelta(seconds=max(left, 0.001)))
         except Exception as why:
