@@ -124,6 +124,29 @@ def test_parameters_without_use_on_one_rank_or_all(run_ranks, method):
     run_ranks(2, uses_branches, method)
 
 
+def accumulates_over_branches(rank, method):
+    model = small_buckets(Branches(), find_unused_parameters=True)
+    gradwire.torch.attach(model, method, min_numel=8)
+    for step in range(5):
+        model.zero_grad()
+        for part in range(2):  # the first part's branch has no gradient in the second, which is the one that reduces
+            x, y = batch(rank, 10 * step + part)
+            with contextlib.nullcontext() if part == 1 else model.no_sync():
+                nn.functional.cross_entropy(model(x, part == 0), y).backward()
+        gradients = [each.grad for each in (model.module.left.weight, model.module.right.weight)]
+        assert all(gradient.abs().sum() > 0 for gradient in gradients)
+        for gradient in gradients:
+            others = [torch.empty_like(gradient) for _ in range(2)]
+            dist.all_gather(others, gradient)
+            assert torch.equal(*others)
+
+
+@over_both
+@pytest.mark.parametrize("method", ["none", "onebit+ef"])
+def test_gradients_of_an_earlier_micro_batch_through_another_branch_are_averaged(run_ranks, method):
+    run_ranks(2, accumulates_over_branches, method)
+
+
 class Odd(nn.Module):
     """Shared and frozen parameters, channels_last, scalars."""
 
@@ -327,3 +350,16 @@ def follows_options(rank, trace):
 def test_rules_warm_up_and_trace(run_ranks, tmp_path):
     run_ranks(2, follows_options, str(tmp_path))
     assert "exchange" in (tmp_path / "1.json").read_text()
+
+
+def counts_collectives(rank):
+    model = DistributedDataParallel(nn.Sequential(*[nn.Linear(32, 32, bias=False) for _ in range(6)]))
+    handle = gradwire.torch.attach(model, "topk(ratio=0.05)+ef+via(one_shot)")
+    for step in range(3):
+        model(batch(rank, step)[0]).sum().backward()
+    stats = handle.stats()
+    return stats["buckets"], stats["collectives"]
+
+
+def test_a_bucket_of_many_parameters_is_one_exchange(run_ranks):
+    assert run_ranks(2, counts_collectives) == [(1, 3), (1, 3)]
