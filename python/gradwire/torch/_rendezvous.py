@@ -20,8 +20,10 @@ _made = 0  # communicators so far; equal on all ranks, as attach() is collective
 
 
 def _machine() -> str:
-    boot = Path("/proc/sys/kernel/random/boot_id")
-    return f"{platform.node()} {boot.read_text().strip() if boot.exists() else ''}"
+    """Equal for ranks that share a loopback interface: containers on one machine need not."""
+    boot, network = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/net")
+    return (f"{platform.node()} {boot.read_text().strip() if boot.exists() else ''} "
+            f"{network.stat().st_ino if network.exists() else ''}")
 
 
 def _free_port(host: str) -> int:
