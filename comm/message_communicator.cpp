@@ -34,9 +34,11 @@ message_communicator::message_communicator(std::shared_ptr<board> shared, std::s
 
 void message_communicator::watch_board() {
   if (size() == 1) return;
-  watch_.emplace(*board_, [this] {
+  auto const look = [this] {
     if (verdict_->spoiled()) spoil();
-  });
+  };
+  watch_.emplace(*board_, look);
+  look();  // at what came before
 }
 
 void message_communicator::leave_group() noexcept {

@@ -49,8 +49,8 @@ class message_communicator : public host_communicator {
   message_communicator(std::shared_ptr<board> shared, std::string group, std::vector<std::size_t> members,
                        std::size_t rank, std::chrono::milliseconds timeout);
 
-  //! Ends when all have arrived. A throw means that nothing touches the buffers any more. Throws whatever the transport
-  //! does: it becomes the group's error.
+  //! Ends when all have arrived. After a throw nothing touches the buffers any more; a transport that cannot promise it
+  //! whatever its peers do says when. Throws whatever the transport does: it becomes the group's error.
   virtual void exchange(std::span<message const> sends, std::span<message const> receives,
                         clock::time_point deadline) = 0;
   //! Ends every wait of this group on this rank, now and later. Any thread, any number of times.
@@ -77,6 +77,8 @@ class message_communicator : public host_communicator {
   //! The number of the next collective.
   [[nodiscard]] std::uint64_t next_number() noexcept { return ++sequence_; }
   [[nodiscard]] std::string const& group() const noexcept { return group_; }
+  //! By rank in the group, ranks on the board.
+  [[nodiscard]] std::vector<std::size_t> const& members() const noexcept { return members_; }
   [[nodiscard]] verdict const& judge() const noexcept { return *verdict_; }
 
   //! The ranks that chose `color`, by (key, rank here): what a split begins with.

@@ -43,7 +43,7 @@ void mpi_board::publish(std::string const& key, std::string const& value) {
       check(MPI_Isend(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, static_cast<int>(r), 0, comm_.get(),
                       &request),
             "MPI_Isend");
-      keep_until_sent(request, std::move(bytes));
+      keep_until_done(request, std::move(bytes));
     }
   } catch (std::runtime_error const& why) {
     throw error{errc::communicator, why.what()};

@@ -16,6 +16,7 @@
 #include "comm/arithmetic.hpp"
 #include "comm/message_communicator.hpp"
 #include "comm/mpi/board.hpp"
+#include "comm/mpi/group_numbers.hpp"
 #include "comm/mpi/session.hpp"
 #include "comm/mpi/transfer.hpp"
 
@@ -33,7 +34,8 @@ class pacing {
   explicit pacing(std::size_t moving_bytes) { restart(moving_bytes); }
   void restart(std::size_t moving_bytes) {
     constexpr std::size_t slow_link = 500;  // bytes a microsecond
-    spin_until_ = clock::now() + milliseconds{1} + microseconds{moving_bytes / slow_link};
+    constexpr microseconds most{5000};      // a rank may wait for a piece whose sender has not come
+    spin_until_ = clock::now() + milliseconds{1} + std::min(most, microseconds{moving_bytes / slow_link});
     nap_ = microseconds{50};
   }
   //! True when this was no short wait.
@@ -52,24 +54,30 @@ class pacing {
   microseconds nap_{};
 };
 
-// What a process shares between a group and those split from it. The session goes last: it may end MPI.
+// What a process shares between a group and those split from it, which have numbers in the tags of one communicator:
+// MPI_Comm_split would wait for ever for a rank that failed on its way there. Ranks there are members on the board. The
+// session goes last: it may end MPI.
 struct place {
   std::shared_ptr<mpi::session> session;
+  std::shared_ptr<mpi::owned_comm> comm;
+  std::shared_ptr<mpi::group_numbers> numbers;
   std::shared_ptr<board> news;
 };
 
 class mpi_communicator final : public message_communicator {
  public:
-  mpi_communicator(place where, mpi::owned_comm comm, std::string group, std::vector<std::size_t> members,
+  mpi_communicator(place where, mpi::group_numbers::claim number, std::string group, std::vector<std::size_t> members,
                    std::size_t rank, milliseconds timeout)
       : message_communicator{where.news, std::move(group), std::move(members), rank, timeout},
         place_{std::move(where)},
-        comm_{std::move(comm)} {
+        number_{std::move(number)} {
     watch_board();
   }
   ~mpi_communicator() override {
     leave_group();
-    if (failed_) comm_.keep();
+    if (!failed_) return;
+    place_.comm->keep();
+    number_.keep();
   }
   mpi_communicator(mpi_communicator const&) = delete;
   mpi_communicator& operator=(mpi_communicator const&) = delete;
@@ -85,20 +93,23 @@ class mpi_communicator final : public message_communicator {
     mpi::session::note_failure();
   }
 
-  // Both ends of a message compute its tag. In collectives another size is found by the receiver, at once, and the
-  // sender hears of it. Of a letter nobody else hears: one of another size must stay where it is.
-  static int tag_of(message const& one) {
-    static_assert((static_cast<int>(operation_code::all_reduce) << 11 | 0x7ff) <= mpi::transfer::most_tag);
-    auto const number = one.number + (one.code == operation_code::point_to_point ? one.bytes * 31 : 0);
-    return static_cast<int>(one.code) << 11 | static_cast<int>(number & 0x7ffu);
+  // Both ends of a message compute its tag. In collectives one end finds another size, at once, and the other hears of
+  // it, but where only the receiver takes the message for a small one: then both wait for the timeout. Of a letter
+  // nobody else hears: one of another size must stay where it is, and its tag holds a hash of the size.
+  [[nodiscard]] int tag_of(message const& one) const {
+    constexpr std::uint64_t odd = 0x9e3779b97f4a7c15;  // 2^64 / golden ratio: near sizes get tags far apart
+    static_assert((static_cast<int>(operation_code::all_reduce) << 11 | 0x7ff) < mpi::transfer::ready_tag);
+    auto const number = one.number + (one.code == operation_code::point_to_point ? one.bytes * odd >> 53 : 0);
+    return static_cast<int>(number_.value()) << mpi::group_numbers::shift | static_cast<int>(one.code) << 11 |
+           static_cast<int>(number & 0x7ffu);
   }
 
   void exchange(std::span<message const> sends, std::span<message const> receives,
                 clock::time_point deadline) override {
-    mpi::transfer all{comm_.get()};
+    mpi::transfer all{place_.comm->get()};
     try {
-      for (auto const& each : receives) all.receive(each.peer, tag_of(each), {each.data, each.bytes});
-      for (auto const& each : sends) all.send(each.peer, tag_of(each), {each.data, each.bytes});
+      for (auto const& each : receives) all.receive(members()[each.peer], tag_of(each), {each.data, each.bytes});
+      for (auto const& each : sends) all.send(members()[each.peer], tag_of(each), {each.data, each.bytes});
       finish(all, deadline);
     } catch (std::exception const&) {
       // Shorter than others wait for this rank's report.
@@ -128,7 +139,10 @@ class mpi_communicator final : public message_communicator {
   }
 
   [[nodiscard]] bool someone_left(std::vector<std::size_t> const& peers) const {
-    return std::any_of(peers.begin(), peers.end(), [&](std::size_t peer) { return judge().has_left(peer); });
+    return std::any_of(peers.begin(), peers.end(), [&](std::size_t peer) {
+      return judge().has_left(
+          static_cast<std::size_t>(std::find(members().begin(), members().end(), peer) - members().begin()));
+    });
   }
 
   // Each rank adds its part of everything, in rank order, and sends the sum to all: 2(n−1)/n of the bytes. MPI's own
@@ -175,26 +189,52 @@ class mpi_communicator final : public message_communicator {
 
   std::unique_ptr<communicator> do_split(std::uint32_t color, std::uint32_t key) override {
     auto mine = agree_on_part(color, key);
-    // MPI's colors are of another type; it waits for ranks that have all come here.
-    auto const first = *std::min_element(mine.ranks.begin(), mine.ranks.end());
-    MPI_Comm made = MPI_COMM_NULL;
-    mpi::check(MPI_Comm_split(comm_.get(), static_cast<int>(first), static_cast<int>(mine.place), &made),
-               "MPI_Comm_split");
-    return std::make_unique<mpi_communicator>(place_, mpi::owned_comm{made}, std::move(mine.group),
-                                              std::move(mine.members), mine.place, timeout());
+    return std::make_unique<mpi_communicator>(place_, agree_on_number(), std::move(mine.group), std::move(mine.members),
+                                              mine.place, timeout());
+  }
+
+  // One that is free on all ranks here. Parts share it: they have no ranks in common. Several rounds are rare: another
+  // thread of a rank splits another group then.
+  mpi::group_numbers::claim agree_on_number() {
+    for (std::uint32_t least = 0;;) {
+      auto const number = most_of(place_.numbers->first_free(least));
+      if (number > place_.numbers->most()) {
+        throw error{errc::unsupported, "mpi: more than " + std::to_string(place_.numbers->most()) +
+                                           " groups split from one and alive at once, or failed: this MPI has tags for "
+                                           "no more; destroy groups, or begin with another make_mpi()"};
+      }
+      auto claimed = mpi::group_numbers::claim::take(place_.numbers, number);
+      if (most_of(claimed ? 0 : 1) == 0) return std::move(*claimed);
+      least = number + 1;
+    }
+  }
+
+  // The largest of what the ranks offer.
+  std::uint32_t most_of(std::uint32_t offer) {
+    std::vector<std::uint32_t> offers(size());
+    offers[rank()] = offer;
+    auto const all = std::as_writable_bytes(std::span{offers});
+    std::vector<std::size_t> const bytes(size(), sizeof offer);
+    do_all_gather(all.subspan(rank() * sizeof offer, sizeof offer), all, bytes);
+    return *std::max_element(offers.begin(), offers.end());
   }
 
   place place_;
-  mpi::owned_comm comm_;
+  mpi::group_numbers::claim number_;
   std::atomic<bool> failed_ = false;
   buffer parts_{0};  // of one turn
 };
 
 MPI_Comm parent_of(mpi_options const& options) {
   if (!options.over) return MPI_COMM_WORLD;
+  // MPI tells these, by default the end of the job, what is wrong with a number that names no communicator.
+  mpi::returned_errors const of_world{MPI_COMM_WORLD};
+  mpi::returned_errors const of_self{MPI_COMM_SELF};
   MPI_Comm const parent = MPI_Comm_f2c(static_cast<MPI_Fint>(*options.over));
   int between_groups = 1;
-  if (parent == MPI_COMM_NULL || MPI_Comm_test_inter(parent, &between_groups) != MPI_SUCCESS || between_groups != 0) {
+  // MPI_Comm{}: Open MPI's answer to a number it does not know.
+  if (parent == MPI_Comm{} || parent == MPI_COMM_NULL || MPI_Comm_test_inter(parent, &between_groups) != MPI_SUCCESS ||
+      between_groups != 0) {
     throw error{errc::invalid_argument,
                 "mpi: " + std::to_string(*options.over) +
                     " names no intracommunicator of this process: give MPI_Comm_c2f() of one, or nothing for "
@@ -210,21 +250,23 @@ std::unique_ptr<communicator> make_mpi(mpi_options const& options) {
     throw error{errc::invalid_argument,
                 "mpi: a timeout of " + std::to_string(options.timeout.count()) + " ms was given: use 1 ms or more"};
   }
-  place where{.session = std::make_shared<mpi::session>(options.timeout), .news = nullptr};
-  auto const parent = parent_of(options);
   try {
+    place where;
+    where.session = std::make_shared<mpi::session>(options.timeout);
+    auto const parent = parent_of(options);
     auto const deadline = mpi::clock::now() + options.timeout;
-    auto messages = mpi::owned_comm::duplicate(parent, deadline);
-    auto const rank = messages.rank();
-    std::vector<std::size_t> members(messages.size());
+    where.comm = std::make_shared<mpi::owned_comm>(mpi::owned_comm::duplicate(parent, deadline));
+    where.numbers = std::make_shared<mpi::group_numbers>(mpi::most_tag());
+    auto const rank = where.comm->rank();
+    std::vector<std::size_t> members(where.comm->size());
     std::iota(members.begin(), members.end(), std::size_t{0});
     if (members.size() > 1) {
       where.news = std::make_shared<mpi::mpi_board>(mpi::owned_comm::duplicate(parent, deadline));
     }
-    return std::make_unique<mpi_communicator>(std::move(where), std::move(messages), "0", std::move(members), rank,
+    auto first = mpi::group_numbers::claim::take(where.numbers, 0);
+    return std::make_unique<mpi_communicator>(std::move(where), std::move(*first), "0", std::move(members), rank,
                                               options.timeout);
   } catch (error const&) {
-    mpi::session::note_failure();
     throw;
   } catch (std::runtime_error const& why) {
     throw error{errc::communicator, "mpi: the start of the group: " + std::string{why.what()}};

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <list>
+#include <memory>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -27,6 +29,22 @@ bool wait_for(MPI_Request& request, clock::time_point deadline) {
   }
 }
 
+// Not MPI_Comm_dup, which would wait for ever for a rank that does not come.
+MPI_Comm duplicate_of(MPI_Comm parent, clock::time_point deadline) {
+  returned_errors const of_parent{parent};
+  auto* const made = new MPI_Comm{MPI_COMM_NULL};  // kept when the time is up: MPI may still write it
+  MPI_Request request = MPI_REQUEST_NULL;
+  check(MPI_Comm_idup(parent, made, &request), "MPI_Comm_idup");
+  if (!wait_for(request, deadline)) {
+    throw error{errc::timeout,
+                "not all ranks came to the start of the group in time; MPI does not tell which: look at "
+                "the output of each"};
+  }
+  std::unique_ptr<MPI_Comm> const owned{made};
+  MPI_Comm_set_errhandler(*made, MPI_ERRORS_RETURN);
+  return *made;
+}
+
 // What this process owes MPI; finalises what we initialised when the process exits.
 class process_state {
  public:
@@ -39,8 +57,8 @@ class process_state {
 
   void enter(milliseconds patience) {
     std::scoped_lock const lock{mutex_};
-    begin();
     patience_ = std::max(patience_, patience);
+    begin(patience);
     ++groups_;
   }
   void leave() noexcept { --groups_; }
@@ -48,22 +66,24 @@ class process_state {
 
  private:
   process_state() = default;
-  ~process_state() {
+  ~process_state() = default;
+
+  void end() {
     int finalised = 0;
     MPI_Finalized(&finalised);
     if (all_ == MPI_COMM_NULL || finalised != 0 || groups_ != 0) return;
-    // MPI_Finalize waits for all ranks, for ever; so they meet before it. Where one is missing it is left to the
-    // launcher, which sees this process end.
-    auto const patience = failed_ ? std::min(patience_, milliseconds{2000}) : patience_;
+    // MPI_Finalize waits for all ranks, for ever, and so does this: another may have work to do after its last group.
+    // But after a failure one may never come; then it is left to the launcher, which sees this process end.
+    auto const deadline = failed_ ? clock::now() + std::min(patience_, milliseconds{2000}) : clock::time_point::max();
     MPI_Request met = MPI_REQUEST_NULL;
     try {
       check(MPI_Ibarrier(all_, &met), "MPI_Ibarrier");
-      if (wait_for(met, clock::now() + patience)) MPI_Finalize();
+      if (wait_for(met, deadline)) MPI_Finalize();
     } catch (std::exception const&) {  // a peer is gone
     }
   }
 
-  void begin() {
+  void begin(milliseconds patience) {
     int finalised = 0;
     MPI_Finalized(&finalised);
     if (finalised != 0) {
@@ -79,8 +99,9 @@ class process_state {
       if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level) != MPI_SUCCESS) {
         throw error{errc::communicator, "MPI_Init_thread failed: start this program with mpirun or srun"};
       }
-      check(MPI_Comm_dup(MPI_COMM_WORLD, &all_), "MPI_Comm_dup");
-      MPI_Comm_set_errhandler(all_, MPI_ERRORS_RETURN);
+      // After MPI's own, which MPI_Init_thread may have entered: so before them when the process exits.
+      std::atexit([] { get().end(); });
+      all_ = duplicate_of(MPI_COMM_WORLD, clock::now() + patience);
     }
     int level = 0;
     MPI_Query_thread(&level);
@@ -126,24 +147,30 @@ void check(int code, char const* call) {
   throw std::runtime_error{std::string{call} + ": " + std::string{text.data(), static_cast<std::size_t>(length)}};
 }
 
+returned_errors::returned_errors(MPI_Comm comm) : comm_{comm} {
+  check(MPI_Comm_get_errhandler(comm_, &before_), "MPI_Comm_get_errhandler");
+  MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+}
+
+returned_errors::~returned_errors() {
+  MPI_Comm_set_errhandler(comm_, before_);
+  MPI_Errhandler_free(&before_);
+}
+
 session::session(milliseconds patience) { process_state::get().enter(patience); }
 session::~session() { process_state::get().leave(); }
 void session::note_failure() noexcept { process_state::get().note_failure(); }
 
 owned_comm owned_comm::duplicate(MPI_Comm parent, clock::time_point deadline) {
-  // Not MPI_Comm_dup, which would wait for ever for a rank that does not come.
-  MPI_Comm made = MPI_COMM_NULL;
-  MPI_Request request = MPI_REQUEST_NULL;
-  check(MPI_Comm_idup(parent, &made, &request), "MPI_Comm_idup");
-  if (!wait_for(request, deadline)) {
-    throw error{errc::timeout,
-                "not all ranks came to the start of the group in time; MPI does not tell which: look at "
-                "the output of each"};
+  try {
+    return owned_comm{duplicate_of(parent, deadline)};
+  } catch (std::runtime_error const&) {
+    session::note_failure();
+    throw;
   }
-  return owned_comm{made};
 }
 
-owned_comm::owned_comm(MPI_Comm made) : comm_{made} { MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN); }
+owned_comm::owned_comm(MPI_Comm made) : comm_{made} {}
 
 owned_comm::~owned_comm() {
   int finalised = 0;
@@ -152,7 +179,7 @@ owned_comm::~owned_comm() {
 }
 
 owned_comm::owned_comm(owned_comm&& other) noexcept
-    : comm_{std::exchange(other.comm_, MPI_COMM_NULL)}, kept_{other.kept_} {}
+    : comm_{std::exchange(other.comm_, MPI_COMM_NULL)}, kept_{other.kept_.load()} {}
 
 std::size_t owned_comm::rank() const {
   int value = 0;
@@ -166,7 +193,15 @@ std::size_t owned_comm::size() const {
   return static_cast<std::size_t>(value);
 }
 
-void keep_until_sent(MPI_Request request, std::vector<std::byte> bytes) {
+int most_tag() {
+  int* most = nullptr;
+  int found = 0;
+  check(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&most), &found), "MPI_Comm_get_attr");
+  constexpr int guaranteed = 32767;
+  return found != 0 ? *most : guaranteed;
+}
+
+void keep_until_done(MPI_Request request, std::vector<std::byte> bytes) {
   auto& box = outbox::get();
   std::scoped_lock const lock{box.mutex};
   std::erase_if(box.letters, [](outbox::letter& each) {

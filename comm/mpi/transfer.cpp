@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
+#include <cstring>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -10,8 +12,6 @@
 namespace gradwire::mpi {
 namespace {
 
-constexpr int ready_tag = transfer::most_tag + 1;
-
 int as_int(std::size_t value) { return static_cast<int>(value); }
 
 }  // namespace
@@ -19,42 +19,78 @@ int as_int(std::size_t value) { return static_cast<int>(value); }
 template <class Call>
 void transfer::begin(step what, Call call) {
   // Room first: once a request is made, nothing may throw before it is entered.
-  requests_.reserve(requests_.size() + 1);
-  steps_.push_back(std::move(what));
-  MPI_Request request = MPI_REQUEST_NULL;
-  int const code = call(steps_.back(), &request);
-  requests_.push_back(request);
-  if (request != MPI_REQUEST_NULL) ++open_;
+  if (free_.empty()) {
+    free_.reserve(steps_.size() + 1);
+    requests_.reserve(steps_.size() + 1);
+    steps_.emplace_back();
+    requests_.push_back(MPI_REQUEST_NULL);
+    free_.push_back(steps_.size() - 1);
+  }
+  auto const place = free_.back();
+  free_.pop_back();
+  steps_[place] = std::move(what);
+  int const code = call(steps_[place], &requests_[place]);
+  if (requests_[place] != MPI_REQUEST_NULL) ++open_;
   check(code, "MPI_Isend or MPI_Irecv");
 }
 
 void transfer::send(std::size_t peer, int tag, std::span<std::byte const> bytes) {
-  if (bytes.size() <= limits_.copied_bytes) {
-    begin({.what = kind::copied_send, .peer = peer, .tag = tag, .copy = {bytes.begin(), bytes.end()}},
-          [&](step const& own, MPI_Request* request) {
-            return MPI_Issend(own.copy.data(), as_int(own.copy.size()), MPI_BYTE, as_int(peer), tag, comm_, request);
-          });
-    return;
-  }
-  begin({.what = kind::hear_ready, .peer = peer, .tag = tag, .out = bytes}, [&](step const&, MPI_Request* request) {
-    return MPI_Irecv(nullptr, 0, MPI_BYTE, as_int(peer), ready_tag + tag, comm_, request);
-  });
+  if (bytes.size() > limits_.copied_bytes) return hear_ready(peer, tag, bytes);
+  begin({.what = kind::copied_send, .peer = peer, .tag = tag, .letter = {bytes.begin(), bytes.end()}},
+        [&](step& own, MPI_Request* request) {
+          return MPI_Issend(own.letter.data(), as_int(own.letter.size()), MPI_BYTE, as_int(peer), tag, comm_, request);
+        });
 }
 
 void transfer::receive(std::size_t peer, int tag, std::span<std::byte> bytes) {
-  bool const large = bytes.size() > limits_.copied_bytes;
-  do {
-    auto const piece = bytes.first(std::min(bytes.size(), large ? limits_.piece_bytes : bytes.size()));
-    begin({.what = kind::receive, .peer = peer, .tag = tag, .bytes = piece.size()},
-          [&](step const&, MPI_Request* request) {
-            return MPI_Irecv(piece.data(), as_int(piece.size()), MPI_BYTE, as_int(peer), tag, comm_, request);
-          });
-    bytes = bytes.subspan(piece.size());
-  } while (!bytes.empty());
-  if (!large) return;
-  begin({.what = kind::say_ready, .peer = peer, .tag = tag}, [&](step const&, MPI_Request* request) {
-    return MPI_Isend(nullptr, 0, MPI_BYTE, as_int(peer), ready_tag + tag, comm_, request);
-  });
+  if (bytes.size() > limits_.copied_bytes) return receive_piece(peer, tag, bytes);
+  expect(peer, tag, bytes, {});
+}
+
+void transfer::expect(std::size_t peer, int tag, std::span<std::byte> bytes, std::span<std::byte> later) {
+  begin({.what = kind::receive, .peer = peer, .tag = tag, .bytes = bytes.size(), .in = later},
+        [&](step&, MPI_Request* request) {
+          return MPI_Irecv(bytes.data(), as_int(bytes.size()), MPI_BYTE, as_int(peer), tag, comm_, request);
+        });
+}
+
+void transfer::receive_piece(std::size_t peer, int tag, std::span<std::byte> in) {
+  auto const bytes = std::min(in.size(), limits_.piece_bytes);
+  expect(peer, tag, in.first(bytes), in.subspan(bytes));
+  std::uint64_t const left = in.size();
+  auto const* const first = reinterpret_cast<std::byte const*>(&left);
+  begin({.what = kind::say_ready, .peer = peer, .tag = tag, .letter = {first, first + sizeof left}},
+        [&](step& own, MPI_Request* request) {
+          return MPI_Isend(own.letter.data(), as_int(own.letter.size()), MPI_BYTE, as_int(peer), ready_tag | tag, comm_,
+                           request);
+        });
+}
+
+void transfer::hear_ready(std::size_t peer, int tag, std::span<std::byte const> out) {
+  std::vector<std::byte> letter(sizeof(std::uint64_t));
+  begin({.what = kind::hear_ready, .peer = peer, .tag = tag, .out = out, .letter = std::move(letter)},
+        [&](step& own, MPI_Request* request) {
+          return MPI_Irecv(own.letter.data(), as_int(own.letter.size()), MPI_BYTE, as_int(peer), ready_tag | tag, comm_,
+                           request);
+        });
+}
+
+void transfer::send_piece(step const& heard) {
+  std::uint64_t expected = 0;
+  std::memcpy(&expected, heard.letter.data(), sizeof expected);
+  if (expected != heard.out.size()) {
+    throw std::runtime_error{"rank " + std::to_string(heard.peer) + " expects " + std::to_string(expected) +
+                             " bytes where this rank sends " + std::to_string(heard.out.size())};
+  }
+  auto const piece = heard.out.first(std::min(heard.out.size(), limits_.piece_bytes));
+  begin({.what = kind::large_send,
+         .peer = heard.peer,
+         .tag = heard.tag,
+         .bytes = piece.size(),
+         .out = heard.out.subspan(piece.size())},
+        [&](step&, MPI_Request* request) {
+          return MPI_Isend(piece.data(), as_int(piece.size()), MPI_BYTE, as_int(heard.peer), heard.tag, comm_, request);
+        });
 }
 
 bool transfer::advance() {
@@ -77,24 +113,25 @@ bool transfer::advance() {
 }
 
 void transfer::finish(std::size_t index, MPI_Status const& status) {
-  auto const ended = steps_[index];  // what begins now moves them
-  if (ended.what == kind::receive) {
-    int came = 0;
-    check(MPI_Get_count(&status, MPI_BYTE, &came), "MPI_Get_count");
-    if (static_cast<std::size_t>(came) != ended.bytes) {
-      throw std::runtime_error{"rank " + std::to_string(ended.peer) + " sent " + std::to_string(came) +
-                               " bytes where this rank expects " + std::to_string(ended.bytes)};
+  auto const ended = std::move(steps_[index]);  // what begins now takes its place
+  free_.push_back(index);
+  switch (ended.what) {
+    case kind::receive: {
+      int came = 0;
+      check(MPI_Get_count(&status, MPI_BYTE, &came), "MPI_Get_count");
+      if (static_cast<std::size_t>(came) != ended.bytes) {
+        throw std::runtime_error{"rank " + std::to_string(ended.peer) + " sent " + std::to_string(came) +
+                                 " bytes where this rank expects " + std::to_string(ended.bytes + ended.in.size())};
+      }
+      if (!ended.in.empty()) receive_piece(ended.peer, ended.tag, ended.in);
+      return;
     }
-  }
-  if (ended.what != kind::hear_ready) return;
-  for (auto rest = ended.out; !rest.empty();) {
-    auto const piece = rest.first(std::min(rest.size(), limits_.piece_bytes));
-    begin({.what = kind::large_send, .peer = ended.peer, .tag = ended.tag, .bytes = piece.size()},
-          [&](step const&, MPI_Request* request) {
-            return MPI_Isend(piece.data(), as_int(piece.size()), MPI_BYTE, as_int(ended.peer), ended.tag, comm_,
-                             request);
-          });
-    rest = rest.subspan(piece.size());
+    case kind::hear_ready: return send_piece(ended);
+    case kind::large_send:
+      if (!ended.out.empty()) hear_ready(ended.peer, ended.tag, ended.out);
+      return;
+    case kind::copied_send:
+    case kind::say_ready: return;
   }
 }
 
@@ -119,9 +156,8 @@ void transfer::abandon(clock::time_point deadline) noexcept {
   for (std::size_t i = 0; i < requests_.size(); ++i) {
     if (requests_[i] == MPI_REQUEST_NULL) continue;
     if (steps_[i].what == kind::receive || steps_[i].what == kind::hear_ready) MPI_Cancel(&requests_[i]);
-    if (steps_[i].what == kind::say_ready) MPI_Request_free(&requests_[i]);
-    if (steps_[i].what == kind::copied_send) {
-      keep_until_sent(std::exchange(requests_[i], MPI_REQUEST_NULL), std::move(steps_[i].copy));
+    if (!steps_[i].letter.empty()) {
+      keep_until_done(std::exchange(requests_[i], MPI_REQUEST_NULL), std::move(steps_[i].letter));
     }
   }
   auto const under_way = [&](MPI_Request& request) {

@@ -45,6 +45,56 @@ TEST(Mpi, RefusesATimeoutOfNothingAndACommunicatorThatIsNone) {
   expect_refused([] { static_cast<void>(make_mpi({.timeout = 0ms})); }, errc::invalid_argument, "1 ms or more");
   expect_refused([] { static_cast<void>(make_mpi({.over = MPI_Comm_c2f(MPI_COMM_NULL)})); }, errc::invalid_argument,
                  "MPI_Comm_c2f");
+  expect_refused([] { static_cast<void>(make_mpi({.over = 12345})); }, errc::invalid_argument, "12345");
+  MPI_Comm freed = MPI_COMM_NULL;
+  MPI_Comm_dup(MPI_COMM_WORLD, &freed);
+  int const number = MPI_Comm_c2f(freed);
+  MPI_Comm_free(&freed);
+  expect_refused([&] { static_cast<void>(make_mpi({.over = number})); }, errc::invalid_argument,
+                 std::to_string(number));
+}
+
+TEST(Mpi, ALetterOfAnotherSizeIsNotTaken) {
+  using two_sizes = std::array<std::size_t, 2>;
+  for (auto const [sent, expected] : {two_sizes{4096, 8192}, two_sizes{2048, 6144}, two_sizes{8192, 4096}}) {
+    SCOPED_TRACE(sent);
+    auto const results = run_each(
+        mpi_case(), 2,
+        [sent = sent, expected = expected](communicator& comm) {
+          std::vector<std::byte> data(comm.rank() == 0 ? sent : expected, std::byte{9});
+          if (comm.rank() == 0) return comm.send(data, 1, {}).wait();
+          std::fill(data.begin(), data.end(), std::byte{1});
+          EXPECT_THROW(comm.recv(data, 0, {}).wait(), error);
+          for (auto const byte : data) ASSERT_EQ(byte, std::byte{1});
+        },
+        300ms);
+    ASSERT_TRUE(results[0].has_value());
+    EXPECT_EQ(results[0]->code(), errc::timeout) << results[0]->what();
+  }
+}
+
+TEST(Mpi, PartsOfPartsAndTheWholeWorkSideBySideAndAsOftenAsOneLikes) {
+  run_all(mpi_case(), 3, [](communicator& comm) {
+    auto const sum_of_ranks = [&](communicator& group) {
+      auto value = static_cast<float>(comm.rank());
+      group.all_reduce({&value, dtype::f32}, 1, reduce_op::sum, {}).wait();
+      return value;
+    };
+    // {0}, {2, 1}; then {2}, {1}: only ranks 1 and 2 come to the second.
+    auto const part = comm.split(comm.rank() == 0 ? 0 : 1, 10 - static_cast<std::uint32_t>(comm.rank()));
+    EXPECT_EQ(part->rank(), comm.rank() == 1 ? 1U : 0U);
+    for (int round = 0; round < 3; ++round) {
+      auto const half = comm.rank() == 0 ? nullptr : part->split(7, static_cast<std::uint32_t>(comm.rank()));
+      auto const whole = comm.split(3, 0);
+      EXPECT_EQ(sum_of_ranks(*whole), 3.0F);
+      if (half) {
+        EXPECT_EQ(half->rank(), comm.rank() - 1);
+        EXPECT_EQ(sum_of_ranks(*half), 3.0F);
+      }
+      EXPECT_EQ(sum_of_ranks(*part), comm.rank() == 0 ? 0.0F : 3.0F);
+    }
+    EXPECT_EQ(sum_of_ranks(comm), 3.0F);
+  });
 }
 
 TEST(Mpi, AddsInRankOrder) {
@@ -192,6 +242,62 @@ TEST_F(Transfer, WhatWasAbandonedTouchesNoBuffer) {
     MPI_Barrier(comm_);
   }
   for (auto const byte : untouched) ASSERT_EQ(byte, std::byte{9});
+}
+
+TEST_F(Transfer, ALargeMessageOfAnotherSizeIsAnErrorOfTheSender) {
+  mpi::transfer all{comm_, {.copied_bytes = 10, .piece_bytes = 7}};
+  auto const sent = numbered(30);
+  std::vector<std::byte> got(28);
+  if (rank() == 0) {
+    all.send(1, 5, sent);
+    try {
+      finish(all);
+      FAIL() << "was sent";
+    } catch (std::runtime_error const& why) {
+      EXPECT_STREQ(why.what(), "rank 1 expects 28 bytes where this rank sends 30");
+    }
+  } else if (rank() == 1) {
+    all.receive(0, 5, got);
+    for (int i = 0; i < 1000; ++i) all.advance();
+    EXPECT_FALSE(all.done());
+  }
+  all.abandon(mpi::clock::now() + 1s);
+}
+
+TEST_F(Transfer, WhoGivesUpInTheMiddleOfALargeMessageHasOnePieceUnderWayAndThenNone) {
+  constexpr std::size_t piece = std::size_t{1} << 18;
+  constexpr std::size_t pieces = 64;
+  mpi::transfer all{comm_, {.copied_bytes = 10, .piece_bytes = piece}};
+  std::vector<std::byte> data(rank() <= 1 ? pieces * piece : 0, std::byte{1});
+  auto const deadline = mpi::clock::now() + patience;
+  if (rank() == 0) {
+    all.send(1, 5, data);
+    // Until rank 1, which has given up, says so.
+    MPI_Request gone = MPI_REQUEST_NULL;
+    int told = 0;
+    MPI_Irecv(nullptr, 0, MPI_BYTE, 1, 99, comm_, &gone);
+    while (told == 0 && mpi::clock::now() < deadline) {
+      all.advance();
+      EXPECT_LE(all.moving_bytes(), piece);
+      MPI_Test(&gone, &told, MPI_STATUS_IGNORE);
+    }
+    EXPECT_FALSE(all.done());
+    all.abandon(mpi::clock::now() + 200ms);
+  } else if (rank() == 1) {
+    std::fill(data.begin(), data.end(), std::byte{0});
+    all.receive(0, 5, data);
+    while (data[2 * piece] == std::byte{0} && mpi::clock::now() < deadline) {
+      all.advance();
+      EXPECT_LE(all.moving_bytes(), piece);
+    }
+    all.abandon(mpi::clock::now() + patience);
+    EXPECT_EQ(data[0], std::byte{1});
+    std::fill(data.begin(), data.end(), std::byte{9});
+    MPI_Send(nullptr, 0, MPI_BYTE, 0, 99, comm_);
+  }
+  MPI_Barrier(comm_);
+  if (rank() != 1) return;
+  for (auto const byte : data) ASSERT_EQ(byte, std::byte{9});
 }
 
 // With GRADWIRE_TEST_ONE_THREAD, as a user would have it who calls plain MPI_Init.
