@@ -1,8 +1,12 @@
 // The program over MPI, as its users start it: by itself, and under mpirun.
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include "program/common/interrupt.hpp"
 #include "program/common/process.hpp"
@@ -28,7 +32,9 @@ ended run(std::string const& line, std::vector<std::pair<std::string, std::strin
   temporary_folder const folder;
   for (char const* const name :
        {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe"}) {
-    environment.emplace_back(name, "1");
+    bool const given =
+        std::any_of(environment.begin(), environment.end(), [&](auto const& each) { return each.first == name; });
+    if (!given) environment.emplace_back(name, "1");
   }
   environment.emplace_back("OMPI_MCA_hwloc_base_binding_policy", "none");
   environment.emplace_back("OMPI_MCA_plm", "isolated");  // one machine, no ssh
@@ -86,6 +92,61 @@ TEST(MpiProgram, SaysWhatToInstallWhereThereIsNoMpirun) {
   for (char const* const part : {"mpirun", "--transport mpi", "install"}) {
     EXPECT_NE(alone.err.find(part), std::string::npos) << alone.err;
   }
+}
+
+// An mpirun that does what the test says, first in the PATH.
+class MpirunDouble : public ::testing::Test {
+ protected:
+  ended run_with(std::string const& script, std::string const& arguments) {
+    std::filesystem::path const path{folder_ / "mpirun"};
+    std::ofstream{path} << "#!/bin/sh\n" << script << "\n";
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+    return run(program + arguments, {{"PATH", path.parent_path().string() + ":/usr/bin:/bin"}});
+  }
+
+ private:
+  temporary_folder folder_;
+};
+
+TEST_F(MpirunDouble, ARankThatDiedByASignalIsAnAnswerOfNo) {
+  auto const killed = run_with("exit 137", " train --transport mpi --ranks 2 --steps 2");
+  EXPECT_EQ(killed.status, 1);
+  EXPECT_NE(killed.err.find("signal 9"), std::string::npos) << killed.err;
+}
+
+TEST_F(MpirunDouble, TheDoctorReportsAWrongSumAsWrong) {
+  auto const doctor = run_with(
+      R"(for last; do :; done
+echo '{"event":"case","count":1,"wrong":0,"time_us":1,"algbw_gbps":1}' > "$last"
+echo '{"event":"case","count":4194304,"wrong":1,"time_us":1,"algbw_gbps":1}' >> "$last"
+exit 1)",
+      " doctor --ranks 1 --quiet --json -");
+  EXPECT_EQ(doctor.status, 1);
+  for (record const& one : records(doctor.out)) {
+    if (one["check"] != "mpi") continue;
+    EXPECT_EQ(one["verdict"], "failure") << one.dump();
+    EXPECT_NE(one["text"].get<std::string>().find("wrong sum"), std::string::npos) << one.dump();
+    return;
+  }
+  FAIL() << doctor.out << doctor.err;
+}
+
+TEST_F(MpirunDouble, TheDoctorSaysThatItDidNotEndInTime) {
+  auto const doctor = run_with("exec sleep 60", " doctor --ranks 1 --timeout 1 --quiet --json -");
+  for (record const& one : records(doctor.out)) {
+    if (one["check"] != "mpi") continue;
+    EXPECT_NE(one["text"].get<std::string>().find("did not end in time"), std::string::npos) << one.dump();
+    return;
+  }
+  FAIL() << doctor.out << doctor.err;
+}
+
+TEST(MpiProgram, RefusesRootWithTheMendWhereMpirunWould) {
+  if (geteuid() != 0) GTEST_SKIP() << "mpirun refuses root only";
+  auto const alone =
+      run(program + " train --transport mpi --ranks 2 --steps 2", {{"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "0"}});
+  EXPECT_EQ(alone.status, 2);
+  EXPECT_NE(alone.err.find("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"), std::string::npos) << alone.err;
 }
 
 TEST(MpiProgram, RefusesARankThatAnotherLauncherStarted) {

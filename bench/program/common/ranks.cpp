@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <filesystem>
 #include <optional>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -99,10 +101,24 @@ exit_code explain(failure const& what, std::vector<process> const& running, meet
   return what.end.value == static_cast<int>(exit_code::usage) ? exit_code::usage : exit_code::no;
 }
 
+// mpirun says so itself, but ends with 1, as a rank whose answer is no.
+void expect_launchable(transport_entry const& transport) {
+  if (geteuid() != 0) return;
+  for (char const* const name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"}) {
+    char const* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): before threads
+    if (value != nullptr && std::string_view{value} == "1") continue;
+    throw program_error{
+        fmt::format("--transport {} starts its ranks with mpirun, which refuses root: set OMPI_ALLOW_RUN_AS_ROOT=1 and "
+                    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1, or run as another user",
+                    transport.name)};
+  }
+}
+
 exit_code launch_by(transport_entry const& transport, std::vector<std::string> const& rank, std::size_t ranks,
                     std::function<void()> const& meanwhile) {
   auto command = transport.launcher(ranks);
   auto const launcher = command.front();
+  expect_launchable(transport);
   command.insert(command.end(), rank.begin(), rank.end());
   std::vector<process> running;
   try {
@@ -118,7 +134,15 @@ exit_code launch_by(transport_entry const& transport, std::vector<std::string> c
   if (worst->end.signalled) {
     throw program_error{fmt::format("{} died by {}", launcher, worst->end.text()), exit_code::no};
   }
-  // The status of the rank that failed first, or the launcher's own when it cannot start them.
+  // The status of the rank that failed first, as a shell gives it; of statuses of its own mpirun has 1, too, when it
+  // cannot start a rank, which it says itself.
+  constexpr int signalled = 128;
+  if (worst->end.value > signalled) {
+    process_end const death{.signalled = true, .value = worst->end.value - signalled};
+    throw program_error{fmt::format("{} ended with {}: a rank died by {}, unless {} says that it could not start one",
+                                    launcher, worst->end.text(), death.text(), launcher),
+                        exit_code::no};
+  }
   return worst->end.value == static_cast<int>(exit_code::no) ? exit_code::no : exit_code::usage;
 }
 
