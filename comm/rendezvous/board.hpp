@@ -41,8 +41,8 @@ class board {
   //! Waits until `enough` holds, looking again after each change; false when the deadline came first.
   bool wait_until(std::function<bool()> const& enough, clock::time_point deadline) const;
 
-  //! Calls `callback` after each change, on whichever thread learns of it (the board's own, or one that publishes), until
-  //! the subscription is destroyed; its destructor waits for a running call.
+  //! Calls `callback` after each change, on whichever thread learns of it (the board's own, or one that publishes),
+  //! until the subscription is destroyed; its destructor waits for a running call.
   class subscription {
    public:
     subscription(board& owner, std::function<void()> callback);

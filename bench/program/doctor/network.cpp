@@ -26,6 +26,7 @@
 #include <gradwire/launch.hpp>
 
 #include "program/common/console.hpp"
+#include "program/common/context.hpp"
 #include "program/common/json_lines.hpp"
 #include "program/common/process.hpp"
 #include "program/common/temporary_directory.hpp"
