@@ -4,7 +4,7 @@
     torchrun --nproc-per-node 2 examples/pytorch/resnet50.py --data imagenet/train --spec onebit+ef
     torchrun --nproc-per-node 2 examples/pytorch/resnet50.py --samples 64 --size 32 --batch 8         # small, made up
 
-One GPU for each worker where there are GPUs, else the CPU.
+One GPU for each worker where there are GPUs, else the CPU; with gradwire the CPU, until it has CUDA.
 """
 
 import os
@@ -40,7 +40,7 @@ def main() -> None:
     arguments.add_argument("--lr", type=float, default=0.01)
     options = arguments.parse_args()
 
-    cuda = torch.cuda.is_available()
+    cuda = torch.cuda.is_available() and not options.spec  # gradwire has no CUDA yet
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if cuda else torch.device("cpu")
     if cuda:
         torch.cuda.set_device(device)

@@ -71,7 +71,10 @@ class averager {
   }
 
   [[nodiscard]] nb::dict stats() const {
-    reducer_stats const now = averager_->stats();
+    reducer_stats const now = [&] {
+      nb::gil_scoped_release const released;  // a step under way may hold what it needs, and the lock would end that
+      return averager_->stats();
+    }();
     nb::dict result;
     result["steps"] = now.steps;
     result["raw_bytes"] = now.raw_bytes;

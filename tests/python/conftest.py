@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import multiprocessing
+import multiprocessing.connection
 import os
 import pickle
 import runpy
@@ -12,6 +13,7 @@ import signal
 import socket
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -45,8 +47,9 @@ def _child(body: Callable[..., Any], arguments: tuple, pipe: Any) -> None:
     os._exit(0)
 
 
-def _on_ranks(ranks: int, body: Callable[..., Any], *arguments: Any, timeout: float) -> list[Any]:
-    """What body(rank, *arguments) returned, by rank; None for a rank that died."""
+def _on_ranks(ranks: int, body: Callable[..., Any], *arguments: Any, timeout: float,
+              may_die: tuple[int, ...] = ()) -> list[Any]:
+    """What body(rank, *arguments) returned, by rank; None for a rank that died and may."""
     pipes, processes = [], []
     for rank in range(ranks):
         ours, theirs = _fork.Pipe(duplex=False)
@@ -55,18 +58,23 @@ def _on_ranks(ranks: int, body: Callable[..., Any], *arguments: Any, timeout: fl
         theirs.close()
         pipes.append(ours)
         processes.append(process)
-    results: list[Any] = []
+    results: list[Any] = [None] * ranks
+    waiting = dict(zip(pipes, range(ranks)))
+    end = time.monotonic() + timeout
     try:
-        for rank, pipe in enumerate(pipes):
-            if not pipe.poll(timeout):
-                raise RankFailed(f"rank {rank} did not end within {timeout} s")
-            try:
-                status, value = pickle.loads(pipe.recv_bytes())
-            except EOFError:
-                status, value = "ok", None
-            if status != "ok":
-                raise RankFailed(f"rank {rank}:\n{value}")
-            results.append(value)
+        while waiting:
+            ready = multiprocessing.connection.wait(list(waiting), max(end - time.monotonic(), 0))
+            if not ready:
+                raise RankFailed(f"ranks {sorted(waiting.values())} did not end within {timeout} s")
+            for pipe in ready:
+                rank = waiting.pop(pipe)
+                try:
+                    status, results[rank] = pickle.loads(pipe.recv_bytes())
+                except EOFError:
+                    processes[rank].join(5)
+                    status = "ok" if rank in may_die else f"died, exit code {processes[rank].exitcode}"
+                if status != "ok":
+                    raise RankFailed(f"rank {rank} {status}:\n{results[rank]}")
     finally:
         for process in processes:
             process.join(5)
@@ -99,9 +107,10 @@ def _script(rank: int, ranks: int, port: int, script: str, arguments: tuple[str,
 def run_ranks() -> Callable[..., list[Any]]:
     """run_ranks(ranks, body, *arguments): body(rank, *arguments) in a process group; what each returned, by rank."""
 
-    def run(ranks: int, body: Callable[..., Any], *arguments: Any, timeout: float = 120) -> list[Any]:
+    def run(ranks: int, body: Callable[..., Any], *arguments: Any, timeout: float = 120,
+            may_die: tuple[int, ...] = ()) -> list[Any]:
         with tempfile.TemporaryDirectory() as folder:
-            return _on_ranks(ranks, _in_group, ranks, folder, body, arguments, timeout=timeout)
+            return _on_ranks(ranks, _in_group, ranks, folder, body, arguments, timeout=timeout, may_die=may_die)
 
     return run
 

@@ -270,7 +270,8 @@ def joins(rank, method):
 @over_both
 @pytest.mark.parametrize("method", ["none", "onebit+ef"])
 def test_join_with_uneven_inputs(run_ranks, method):
-    run_ranks(2, joins, method)
+    first, second = run_ranks(2, joins, method)
+    assert torch.equal(first, second)
 
 
 def compiles(rank, method):
@@ -320,18 +321,37 @@ def test_attached_after_training_started(run_ranks):
 
 def in_a_subgroup(rank):
     group = dist.new_group([0, 2])
-    if rank == 1:
-        return
-    model = DistributedDataParallel(mlp(), process_group=group)
+    some = None
+    if rank != 1:
+        model = DistributedDataParallel(mlp(), process_group=group)
+        gradwire.torch.attach(model, "onebit+ef")
+        train(model, rank, 3)
+        some = flat(model)
+    # Then all of them, who have not attached equally often.
+    model = DistributedDataParallel(mlp())
     gradwire.torch.attach(model, "onebit+ef")
-    train(model, rank, 3)
-    return flat(model)
+    train(model, rank, 2)
+    agree(model)
+    return some
 
 
 @over_both
 def test_a_process_group_of_some_ranks(run_ranks):
     first, _, third = run_ranks(3, in_a_subgroup)
     assert torch.equal(first, third)
+
+
+def copies(rank):
+    model = small_buckets(mlp())
+    gradwire.torch.attach(model, "onebit+ef")
+    average = torch.optim.swa_utils.AveragedModel(model)
+    train(model, rank, 2)
+    average.update_parameters(model)
+    return torch.equal(flat(average), flat(model))
+
+
+def test_a_model_can_be_copied_for_its_moving_average(run_ranks):
+    assert run_ranks(2, copies) == [True, True]
 
 
 def follows_options(rank, trace):

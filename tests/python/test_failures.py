@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -84,7 +86,7 @@ def dies(rank, transport):
 
 @over_both
 def test_a_rank_that_is_killed_is_named_by_the_others(run_ranks, transport):
-    first, _, third = run_ranks(3, dies, transport)
+    first, _, third = run_ranks(3, dies, transport, may_die=(1,))
     assert "rank 1" in first and "rank 1" in third
 
 
@@ -110,7 +112,7 @@ def hangs(rank, transport):
 
 @over_both
 def test_a_rank_that_hangs_is_named_by_the_others_within_the_timeout(run_ranks, transport):
-    first, _, third = run_ranks(3, hangs, transport)
+    first, _, third = run_ranks(3, hangs, transport, may_die=(1,))
     for code, text in (first, third):
         assert code == "timeout" and "rank 1" in text
 
@@ -170,6 +172,31 @@ def comes_alone(rank):
         gradwire.torch.attach(model, "none", timeout=1)
     dist.barrier()
     return raised.value.code
+
+
+SCRIPT = """
+import sys, time, torch, torch.distributed as dist, gradwire.torch
+dist.init_process_group("gloo", store=dist.FileStore(sys.argv[1], 2), rank=int(sys.argv[2]), world_size=2)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(4)]),
+                                                  bucket_cap_mb=0.01)
+gradwire.torch.attach(model, "onebit+ef", timeout=20)
+x = torch.randn(4, 64)
+model(x).sum().backward()  # after it DDP makes the small buckets
+if sys.argv[2] == "1":
+    def stop(gradient):
+        raise ValueError("bad number")
+    model.module[0].weight.register_hook(stop)
+model(x).sum().backward()
+"""
+
+
+def test_an_exception_in_backward_ends_the_script_with_buckets_under_way(tmp_path):
+    ranks = [subprocess.Popen([sys.executable, "-c", SCRIPT, str(tmp_path / "store"), str(rank)],
+                              stderr=subprocess.PIPE, text=True) for rank in range(2)]
+    ends = [rank.communicate(timeout=100)[1] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [1, 1], ends
+    assert "ValueError: bad number" in ends[1]
+    assert "gradwire._error.Error" in ends[0] and "rank 1" in ends[0]
 
 
 def test_a_rank_that_does_not_attach_is_named(run_ranks):

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import atexit
 import contextlib
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -36,7 +38,7 @@ def _ddp_of(model: Any) -> DistributedDataParallel:
     if torch._dynamo.config.compiled_autograd:
         raise Error("compiled autograd bypasses the buckets of communication hooks: set "
                     "torch._dynamo.config.compiled_autograd to False", "unsupported")
-    if getattr(inner, "_gradwire", None) is not None:
+    if inner in _handles:
         raise Error("gradwire is attached to this model already: attach once, before training")
     return inner
 
@@ -69,6 +71,8 @@ class Handle:
         self._index = {id(parameter): i for i, parameter in enumerate(parameters.values())}
         self._layouts: dict[int, tuple[tuple[int, ...], _core.Layout]] = {}
         self._pending: list[torch.futures.Future[torch.Tensor]] = []
+        self._latest: torch.futures.Future[torch.Tensor] | None = None
+        self._failure: Error | None = None
         self._comm = meet(group, timeout, transport)
         self._averager = _core.Averager(
             self._comm, self._names, [list(parameter.shape) for parameter in parameters.values()],
@@ -89,6 +93,8 @@ class Handle:
         return layout
 
     def _hook(self, state: object, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+        if self._failure is not None:
+            raise self._failure
         future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
         buffer = bucket.buffer()
 
@@ -96,11 +102,13 @@ class Handle:
             if failure is None:
                 future.set_result(buffer)
             else:
+                self._failure = failure
                 future.set_exception(failure)  # type: ignore[arg-type]  # torch takes it for a result
 
         last = bucket.is_last()
         self._averager.start(buffer.data_ptr(), self._layout(bucket, buffer), last, done)
         self._pending.append(future)
+        self._latest = future
         if last:
             self._raise_failures_from_backward()
         return future
@@ -114,9 +122,16 @@ class Handle:
             for future in pending:
                 future.wait()
 
-        # Outside backward, where a rank that has joined stands in for its gradients, there is nobody to raise it to.
+        # Outside backward, where a rank that has joined stands in for its gradients, there is nobody to raise it to: the
+        # next call does.
         with contextlib.suppress(RuntimeError):
             torch.autograd.Variable._execution_engine.queue_callback(wait)
+
+    def _close(self) -> None:
+        # Threads must not be waiting for the interpreter's lock when it goes away.
+        if self._latest is not None and not self._latest.done():
+            self._comm.abort()
+        del self._averager
 
     def stats(self) -> dict[str, Any]:
         """The transport, "gloo" or "torch"; steps, raw_bytes (as f32 by the dense algorithm), wire_bytes (what this rank sent), compression,
@@ -177,8 +192,18 @@ def attach(model: torch.nn.Module, spec: str, *, rules: Sequence[str] = (), min_
     handle = Handle(ddp, _core.check_spec(spec), list(rules), min_numel, seed, process_group or ddp.process_group,
                     timeout, trace, transport)
     ddp.register_comm_hook(None, _with_signature(handle))
-    ddp._gradwire = handle  # type: ignore[assignment]
+    _handles[ddp] = handle
     return handle
+
+
+# Not attributes of the models, which users copy (torch.optim.swa_utils.AveragedModel).
+_handles: weakref.WeakKeyDictionary[DistributedDataParallel, Handle] = weakref.WeakKeyDictionary()
+
+
+@atexit.register
+def _close_all() -> None:
+    for handle in list(_handles.values()):
+        handle._close()
 
 
 def _with_signature(handle: Handle) -> Callable[[object, GradBucket], torch.futures.Future[torch.Tensor]]:

@@ -8,21 +8,38 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
 
 from gradwire._error import Error
 
 Message = tuple[int, memoryview]  # a rank of the group, and what goes to it or comes from it
 
 
+_made: dict[str, int] = {}  # groups so far by the user's group
+
+
 def _own_group(group: dist.ProcessGroup, timeout: float) -> dist.ProcessGroup:
     """Of the same ranks and backend, with no other user."""
     ranks = dist.get_process_group_ranks(group)
-    # Ranks outside a group do not come here; within the whole world not every backend can do without them.
-    local = len(ranks) != dist.get_world_size()
-    made = dist.new_group(ranks, timedelta(seconds=timeout), dist.get_backend_config(group),
-                          use_local_synchronization=local)
-    assert isinstance(made, dist.ProcessGroup)  # something else on ranks outside
-    return made
+
+    def make(local: bool) -> dist.ProcessGroup:
+        made = dist.new_group(ranks, timedelta(seconds=timeout), dist.get_backend_config(group),
+                              use_local_synchronization=local)
+        assert isinstance(made, dist.ProcessGroup)  # something else on ranks outside
+        return made
+
+    # Within the whole world not every backend can do without the other ranks.
+    if len(ranks) == dist.get_world_size():
+        return make(local=False)
+    # Ranks outside a group do not come here. torch names groups after a count of them, which has to stay the same on all
+    # ranks: this group is none of those, and has a number of its own.
+    number = _made[group.group_name] = _made.get(group.group_name, 0) + 1
+    counted = c10d._world.group_count
+    c10d._world.group_count = 1_000_000 + number
+    try:
+        return make(local=True)
+    finally:
+        c10d._world.group_count = counted
 
 
 class Collectives:
@@ -54,7 +71,7 @@ class Collectives:
                 left = self._timeout - (time.monotonic() - begin)
                 work.wait(timedelta(seconds=max(left, 0.001)))
         except Exception as why:
-            late = time.monotonic() - begin >= self._timeout
+            late = time.monotonic() - begin >= self._timeout - 0.01  # torch waits whole milliseconds, rounded down
             raise Error(f"rank {peer} {'did not answer in time' if late else 'could not be reached'}: {why}",
                         "timeout" if late else "communicator") from why
 

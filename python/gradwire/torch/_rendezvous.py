@@ -16,7 +16,7 @@ from gradwire._error import Error
 from gradwire.torch._collectives import Collectives
 
 TRANSPORTS = ("auto", "gloo", "torch")
-_made = 0  # communicators so far; equal on all ranks, as attach() is collective
+_made: dict[str, int] = {}  # communicators so far by group; equal on its ranks, as attach() is collective
 
 
 def _machine() -> str:
@@ -61,19 +61,26 @@ def _decide(group: dist.ProcessGroup, of_ranks: list[list[str]]) -> str:
 
 def _agree(group: dist.ProcessGroup, rank: int, size: int, transport: str, timeout: float) -> str:
     store = c10d._get_process_group_store(group)
-    prefix = f"gradwire/{_made}"
+    number = _made.get(group.group_name, 0) + 1
+    _made[group.group_name] = number
+    prefix = f"gradwire/{number}"
 
-    def read(key: str, of: int) -> str:
+    def read(key: str, of: int, patience: float = timeout) -> str:
         try:
-            store.wait([f"{prefix}/{key}"], timedelta(seconds=timeout))
+            store.wait([f"{prefix}/{key}"], timedelta(seconds=patience))
         except RuntimeError as why:
             raise Error(f"attach(): rank {of} did not come within {timeout} s", "timeout") from why
         return bytes(store.get(f"{prefix}/{key}")).decode()
 
     store.set(f"{prefix}/{rank}", f"{transport}\n{'gloo' if _core.has_gloo else ''}\n{_machine()}")
     if rank == 0:
-        store.set(f"{prefix}/decision", _decide(group, [read(str(other), other).split("\n") for other in range(size)]))
-    decision = read("decision", 0)
+        try:
+            decided = _decide(group, [read(str(other), other).split("\n") for other in range(size)])
+        except (Error, OSError) as why:
+            store.set(f"{prefix}/decision", f"!{why}")
+            raise
+        store.set(f"{prefix}/decision", decided)
+    decision = read("decision", 0, 2 * timeout)  # rank 0 may wait for others first, and then says for whom
     if decision.startswith("!"):
         raise Error(decision[1:], "mismatch")
     return decision
@@ -81,14 +88,14 @@ def _agree(group: dist.ProcessGroup, rank: int, size: int, transport: str, timeo
 
 def meet(group: dist.ProcessGroup, timeout: float, transport: str) -> _core.Communicator:
     """A communicator of the group's ranks that nobody else uses. Collective."""
-    global _made
     if transport not in TRANSPORTS:
         raise Error(f"transport='{transport}' is not known: use one of {', '.join(TRANSPORTS)}")
     if not 0.001 <= timeout <= 1e6:
         raise Error(f"timeout={timeout}: give seconds, from 0.001 to 1,000,000")
-    _made += 1
     rank, size = dist.get_rank(group), dist.get_world_size(group)
     if dist.get_backend(group) == "mpi":  # has no store, nor Gloo
+        if transport == "gloo" or size != dist.get_world_size():
+            raise Error("a group of torch's MPI is served by transport='torch', and only the group of all ranks", "unsupported")
         decision = "torch"
     else:
         decision = _agree(group, rank, size, transport, timeout)
