@@ -134,9 +134,9 @@ class Handle:
         del self._averager
 
     def stats(self) -> dict[str, Any]:
-        """The transport, "gloo" or "torch"; steps, raw_bytes (as f32 by the dense algorithm), wire_bytes (what this rank sent), compression,
-        collectives, exposed_seconds (what was left behind backward), buckets, and residual_norm by parameter (of what
-        error feedback holds back, on this rank)."""
+        """The transport, "gloo" or "torch"; steps, raw_bytes (as f32 by the dense algorithm), wire_bytes (what this rank
+        sent), compression, collectives, exposed_seconds (what was left behind backward), buckets, and residual_norm by
+        parameter (of what error feedback holds back, on this rank; not during backward)."""
         result = {"transport": self._comm.transport} | self._averager.stats()
         result["compression"] = result["raw_bytes"] / result["wire_bytes"] if result["wire_bytes"] else None
         residuals = {name: self._averager.residual(i) for i, name in enumerate(self._names)}

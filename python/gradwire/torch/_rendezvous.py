@@ -95,7 +95,8 @@ def meet(group: dist.ProcessGroup, timeout: float, transport: str) -> _core.Comm
     rank, size = dist.get_rank(group), dist.get_world_size(group)
     if dist.get_backend(group) == "mpi":  # has no store, nor Gloo
         if transport == "gloo" or size != dist.get_world_size():
-            raise Error("a group of torch's MPI is served by transport='torch', and only the group of all ranks", "unsupported")
+            raise Error("a group of torch's MPI is served by transport='torch', and only the group of all ranks",
+                        "unsupported")
         decision = "torch"
     else:
         decision = _agree(group, rank, size, transport, timeout)
