@@ -27,7 +27,7 @@ class group_numbers {
   class claim {
    public:
     //! Nothing when it is taken.
-    static std::optional<claim> take(std::shared_ptr<group_numbers> from, std::uint32_t number) {
+    static std::optional<claim> take(std::shared_ptr<group_numbers> const& from, std::uint32_t number) {
       std::scoped_lock const lock{from->mutex_};
       if (!from->taken_.insert(number).second) return std::nullopt;
       return claim{from, number};
