@@ -21,8 +21,8 @@ enum class ending : char {
 };
 
 //! Finds out, after a failure, who is to blame: what each rank reports about itself, and who is lost to the board. The
-//! transport itself knows addresses at best. The ranks of a group come to the same words, but where a board keeps no order
-//! between ranks: two that judge at once may each keep to their own there.
+//! transport itself knows addresses at best. The ranks of a group come to the same words, but where a board keeps no
+//! order between ranks: two that judge at once may each keep to their own there.
 class verdict {
  public:
   //! `members[r]` is the board's number of the group's rank r.

@@ -18,11 +18,11 @@ struct mpi_options {
 //! Joins the group of all ranks of that communicator, which all have to call this; blocks until they have. Who must be
 //! started by MPI's launcher (mpirun, srun) is one rank alone otherwise.
 //!
-//! MPI is initialised here when nobody has done so, for which MPI waits as long as it likes, and then finalised when the
-//! process exits, unless a group still lives. Ranks wait for each other there, as MPI_Finalize does, however long the
-//! others still work; after a failure for two seconds at most, and then they leave without. Who initialises MPI finalises
-//! it after the last group is gone. It has to give MPI_THREAD_MULTIPLE, because streams, abort() and the group's own
-//! thread call it from threads of their own.
+//! MPI is initialised here when nobody has done so, for which MPI waits as long as it likes, and then finalised when
+//! the process exits, unless a group still lives. Ranks wait for each other there, as MPI_Finalize does, however long
+//! the others still work; after a failure for two seconds at most, and then they leave without. Who initialises MPI
+//! finalises it after the last group is gone. It has to give MPI_THREAD_MULTIPLE, because streams, abort() and the
+//! group's own thread call it from threads of their own.
 //!
 //! Throws errc::timeout when not all ranks came (the communicator is of no use for collectives then, MPI_COMM_WORLD too
 //! where MPI was initialised here), errc::invalid_argument for a communicator that is none, and
