@@ -47,6 +47,7 @@ make_link() {
   trap 'exit 130' INT
   trap 'exit 143' TERM HUP
   mkdir -p "$work"
+  pick_cores
   if ! why=$({ ip netns add "${spaces[0]}" && ip netns add "${spaces[1]}"; } 2>&1); then
     skip "no network namespaces here (${why//$'\n'/; }); a container needs --privileged"
   fi

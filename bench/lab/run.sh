@@ -55,7 +55,6 @@ measure() {
 
 need_link
 [[ -x $program ]] || die "no $program; run: make lab"
-pick_cores
 make_link
 echo "lab: $bytes bytes of f32 on each of 2 ranks over gloo, cores ${cores[*]}, load $(cut -d' ' -f1-3 /proc/loadavg)"
 failed=0

@@ -41,7 +41,6 @@ measure() {
 
 need_link
 "$python" -c 'import torch, gradwire.torch' 2>/dev/null || die "no torch or no gradwire in .venv; run: make python"
-pick_cores
 make_link
 : >"$out/exposed.jsonl"
 for rate in "${rates[@]}"; do

@@ -193,16 +193,19 @@ def attach(model: torch.nn.Module, spec: str, *, rules: Sequence[str] = (), min_
                     timeout, trace, transport)
     ddp.register_comm_hook(None, _with_signature(handle))
     _handles[ddp] = handle
+    _open.append(handle)
     return handle
 
 
 # Not attributes of the models, which users copy (torch.optim.swa_utils.AveragedModel).
 _handles: weakref.WeakKeyDictionary[DistributedDataParallel, Handle] = weakref.WeakKeyDictionary()
+# Until the end: the garbage collector runs in any thread, also in one of a handle's own, which cannot end itself.
+_open: list[Handle] = []
 
 
 @atexit.register
 def _close_all() -> None:
-    for handle in list(_handles.values()):
+    for handle in _open:
         handle._close()
 
 

@@ -15,11 +15,8 @@ from gradwire._error import Error
 Message = tuple[int, memoryview]  # a rank of the group, and what goes to it or comes from it
 
 
-_made: dict[str, int] = {}  # groups so far by the user's group
-
-
-def _own_group(group: dist.ProcessGroup, timeout: float) -> dist.ProcessGroup:
-    """Of the same ranks and backend, with no other user."""
+def _own_group(group: dist.ProcessGroup, number: int, timeout: float) -> dist.ProcessGroup:
+    """Of the same ranks and backend, with no other user: the `number`-th made for that group."""
     ranks = dist.get_process_group_ranks(group)
 
     def make(local: bool) -> dist.ProcessGroup:
@@ -32,8 +29,7 @@ def _own_group(group: dist.ProcessGroup, timeout: float) -> dist.ProcessGroup:
     if len(ranks) == dist.get_world_size():
         return make(local=False)
     # Ranks outside a group do not come here. torch names groups after a count of them, which has to stay the same on all
-    # ranks: this group is none of those, and has a number of its own.
-    number = _made[group.group_name] = _made.get(group.group_name, 0) + 1
+    # ranks: this group is none of those.
     counted = c10d._world.group_count
     c10d._world.group_count = 1_000_000 + number
     try:
@@ -43,8 +39,8 @@ def _own_group(group: dist.ProcessGroup, timeout: float) -> dist.ProcessGroup:
 
 
 class Collectives:
-    def __init__(self, group: dist.ProcessGroup, timeout: float) -> None:
-        self._group = _own_group(group, timeout)
+    def __init__(self, group: dist.ProcessGroup, number: int, timeout: float) -> None:
+        self._group = _own_group(group, number, timeout)
         self._ranks = dist.get_process_group_ranks(self._group)
         self._timeout = timeout
         self._sent = [0] * len(self._ranks)

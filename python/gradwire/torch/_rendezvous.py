@@ -59,10 +59,8 @@ def _decide(group: dist.ProcessGroup, of_ranks: list[list[str]]) -> str:
     return _address(group, {machine for _, _, machine in of_ranks})
 
 
-def _agree(group: dist.ProcessGroup, rank: int, size: int, transport: str, timeout: float) -> str:
+def _agree(group: dist.ProcessGroup, number: int, rank: int, size: int, transport: str, timeout: float) -> str:
     store = c10d._get_process_group_store(group)
-    number = _made.get(group.group_name, 0) + 1
-    _made[group.group_name] = number
     prefix = f"gradwire/{number}"
 
     def read(key: str, of: int, patience: float = timeout) -> str:
@@ -93,13 +91,14 @@ def meet(group: dist.ProcessGroup, timeout: float, transport: str) -> _core.Comm
     if not 0.001 <= timeout <= 1e6:
         raise Error(f"timeout={timeout}: give seconds, from 0.001 to 1,000,000")
     rank, size = dist.get_rank(group), dist.get_world_size(group)
+    number = _made[group.group_name] = _made.get(group.group_name, 0) + 1
     if dist.get_backend(group) == "mpi":  # has no store, nor Gloo
         if transport == "gloo" or size != dist.get_world_size():
             raise Error("a group of torch's MPI is served by transport='torch', and only the group of all ranks",
                         "unsupported")
         decision = "torch"
     else:
-        decision = _agree(group, rank, size, transport, timeout)
+        decision = _agree(group, number, rank, size, transport, timeout)
     if decision == "torch":
-        return _core.make_torch(Collectives(group, timeout), rank, size, timeout)
+        return _core.make_torch(Collectives(group, number, timeout), rank, size, timeout)
     return _core.make_gloo(rank, size, decision, os.environ.get("GRADWIRE_INTERFACE", ""), timeout)
